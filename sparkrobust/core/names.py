@@ -1,0 +1,157 @@
+"""Every file-name grammar of a table: parsed and formatted here, and nowhere else.
+
+Paths are relative to the table's base path, as the storage contract has them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
+
+HOODIE = ".hoodie"
+PROPERTIES = f"{HOODIE}/hoodie.properties"
+PROPERTIES_BACKUP = f"{HOODIE}/hoodie.properties.backup"
+TIMELINE = f"{HOODIE}/timeline"
+HISTORY = f"{TIMELINE}/history"
+TEMP = f"{HOODIE}/.temp"
+ROBUST = f"{HOODIE}/.robust"
+METADATA_TABLE = f"{HOODIE}/metadata"
+INDEX_DEFINITIONS = f"{HOODIE}/.index_defs"
+PARTITION_METADATA = ".hoodie_partition_metadata"
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+META_COLUMNS = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
+IS_DELETED = "_hoodie_is_deleted"
+
+# -- the timeline -----------------------------------------------------------------------------
+
+_INSTANT_FILE = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.(requested|inflight))?", re.ASCII)
+
+
+def parse_instant_file(name: str) -> Instant | None:
+    """The instant and state that a file of the timeline folder stands for; ``None`` for other files."""
+    match = _INSTANT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    time, completion, word, state = match.groups()
+    if word == "inflight" and state is None and completion is None:
+        # The one irregular name of the grammar: a commit's inflight file leaves its action out.
+        return Instant(time=InstantTime(time), action=Action.COMMIT, state=State.INFLIGHT)
+    try:
+        action = Action(word)
+    except ValueError:
+        return None
+    if state is None:
+        if completion is None or action.when_complete is not action:
+            return None
+        return Instant(
+            time=InstantTime(time), action=action, state=State.COMPLETED, completion=InstantTime(completion)
+        )
+    if completion is not None or (action is Action.COMMIT and state == "inflight"):
+        return None
+    return Instant(time=InstantTime(time), action=action, state=State[state.upper()])
+
+
+def instant_file(instant: Instant) -> str:
+    """The path of an instant's file in its state."""
+    if instant.state is State.COMPLETED:
+        return f"{TIMELINE}/{instant.time}_{instant.completion}.{instant.action.when_complete.value}"
+    if instant.state is State.INFLIGHT and instant.action is Action.COMMIT:
+        return f"{TIMELINE}/{instant.time}.inflight"
+    return f"{TIMELINE}/{instant.time}.{instant.action.value}.{instant.state.name.lower()}"
+
+
+# -- data files ---------------------------------------------------------------------------------
+
+_BASE_FILE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_(\d+)\.parquet", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseFileName:
+    """``<file id>_<write token>_<instant>.parquet``."""
+
+    file_id: str
+    write_token: str
+    instant: InstantTime
+
+    @classmethod
+    def parse(cls, name: str) -> BaseFileName | None:
+        match = _BASE_FILE.fullmatch(name)
+        if match is None:
+            return None
+        file_id, token, instant = match.groups()
+        return cls(file_id=file_id, write_token=token, instant=InstantTime(instant))
+
+    def __str__(self) -> str:
+        return f"{self.file_id}_{self.write_token}_{self.instant}.parquet"
+
+
+def joined(folder: str, name: str) -> str:
+    """A path in a folder that may be the root."""
+    return f"{folder}/{name}" if folder else name
+
+
+# -- markers ------------------------------------------------------------------------------------
+
+
+class MarkerType(Enum):
+    """What a begin marker says of its file."""
+
+    CREATE = "CREATE"
+    MERGE = "MERGE"
+    APPEND = "APPEND"
+
+
+def marker_folder(instant: str) -> str:
+    return f"{TEMP}/{instant}"
+
+
+def begin_marker(instant: str, data_path: str, kind: MarkerType) -> str:
+    return f"{marker_folder(instant)}/{data_path}.marker.{kind.value}"
+
+
+def parse_begin_marker(text: str) -> tuple[str, MarkerType] | None:
+    """The data file and kind of a marker's path below its instant's marker folder."""
+    data_path, found, word = text.rpartition(".marker.")
+    if not found or not data_path:
+        return None
+    try:
+        return data_path, MarkerType(word)
+    except ValueError:
+        return None
+
+
+# -- our own ------------------------------------------------------------------------------------
+
+_CONTROL_FOLDER = re.compile(r"(\d+)-([0-9a-f]+)", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlFolder:
+    """``.hoodie/.robust/<instant>-<nonce>``: where one write keeps everything that is not Hudi's."""
+
+    instant: InstantTime
+    nonce: str
+
+    @classmethod
+    def parse(cls, path: str) -> ControlFolder | None:
+        match = _CONTROL_FOLDER.fullmatch(path.rpartition("/")[2])
+        return cls(instant=InstantTime(match[1]), nonce=match[2]) if match else None
+
+    @property
+    def path(self) -> str:
+        return f"{ROBUST}/{self.instant}-{self.nonce}"
+
+    @property
+    def staging(self) -> str:
+        return f"{self.path}/staging"
