@@ -133,7 +133,8 @@ class WriteStat:
         missing, unknown = _READERS.keys() - plain.keys(), plain.keys() - _READERS.keys() - {"version"}
         if missing or unknown:
             _wrong(path, "the fields of version 1", f"{sorted(missing)} missing, {sorted(unknown)} unknown")
-        return cls(**{name: read(plain[name], name, path) for name, read in _READERS.items()})
+        values: dict[str, Any] = {name: read(plain[name], name, path) for name, read in _READERS.items()}
+        return cls(**values)
 
     def to_json(self) -> str:
         """The versioned form as compact JSON; equal values give equal text."""
