@@ -15,6 +15,10 @@ Everything that the protocols rest on is here, with its meaning under races:
   their final name in one step that **consumes** the staged bytes and never replaces an existing
   object (``publish``), or thrown away (``discard``).  A publish may be repeated: a second one
   finds the final object there.
+* *folders*: writing makes none.  On a store that has folders (``Staging.RENAME``), a write, a put
+  or a stage into a missing one is a :class:`NotFoundError`, so that a task whose folder was taken
+  away can't bring it back; only ``make_folder``, ``make_staging`` and ``publish`` (which holds
+  bytes that a driver decided on) make folders.  An object store has none, and nothing to miss.
 
 An answer that never came (a timeout, a cut connection) raises
 :class:`~sparkrobust.errors.UnavailableError`: the effect may or may not have happened.  Protocols
@@ -25,7 +29,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -145,8 +149,9 @@ class Storage(ABC):
     def list(self, folder: str) -> tuple[list[FileInfo], list[str]]:
         """The objects directly in a folder, and the paths of its sub-folders; both sorted by path.
 
-        A folder that is not there is empty.  Nothing is hidden: names that begin with a dot are
-        listed too.
+        A folder that is not there is empty.  Names that begin with a dot are listed too; left out
+        are only the checksum files that Hadoop lays beside its own on a local disk (``.name.crc``)
+        and the store's own scratch.
         """
 
     @abstractmethod
@@ -185,8 +190,12 @@ class Storage(ABC):
         """Prepare a staging folder.  Only drivers call it: a task must never make a parent."""
 
     @abstractmethod
-    def make_folder(self, folder: str) -> None:
-        """Prepare an ordinary folder, parents included (nothing to do on an object store)."""
+    def make_folder(self, folder: str, *, under: str = "") -> None:
+        """Prepare an ordinary folder, parents included (nothing to do on an object store).
+
+        Nothing is made unless ``under``, which ``folder`` lies in, is there: ``NotFoundError``.  A
+        task that comes late so finds that its marker folder was taken away, and can't bring it back.
+        """
 
     @abstractmethod
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
@@ -197,8 +206,16 @@ class Storage(ABC):
         """Make it visible under its final path; again: fine.
 
         ``AlreadyExistsError`` where another object has the name, ``NotFoundError`` where neither
-        the staged bytes nor the final object (of this size) are there.
+        the staged bytes nor the final object (of this size) are there.  Durable when it returns.
         """
+
+    def publish_all(self, staged: Iterable[StagedFile]) -> None:
+        """Publish many; the first error ends it, and then any of the others may be published.
+
+        A store overrides it where it can do better than one after the other.
+        """
+        for one in staged:
+            self.publish(one)
 
     @abstractmethod
     def discard(self, token: str) -> None:
@@ -212,3 +229,11 @@ def checked(path: str) -> str:
     if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
         raise InternalError(f"not a path inside of a table: {path!r}")
     return path
+
+
+def enclosing(folder: str, under: str) -> str:
+    """The ``under`` of ``make_folder``, if ``folder`` lies in it; both checked."""
+    if checked(under) and checked(folder) != under and not folder.startswith(under + "/"):
+        raise InternalError(f"{folder!r} does not lie in {under!r}")
+    checked(folder)
+    return under
