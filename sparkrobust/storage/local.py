@@ -39,7 +39,6 @@ from typing import Any
 
 from sparkrobust.errors import InvalidInputError, UnavailableError
 from sparkrobust.storage import posix
-from sparkrobust.storage.chance import fresh_name, now_ms
 from sparkrobust.storage.contract import (
     ChangedError,
     FileInfo,
@@ -54,11 +53,13 @@ from sparkrobust.storage.contract import (
 )
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
+from sparkrobust.world import Clock, Ids
 
 _TABLE_FOLDER = ".hoodie"
 _SCRATCH = ".hoodie/.robust/.scratch"
 _OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
+_CLOCK, _IDS = Clock(), Ids()
 
 
 class LocalStorage(Storage):
@@ -361,11 +362,11 @@ class LocalStorage(Storage):
                 self._drop_checksum(full)
 
     def _temporary(self, full: str) -> str:
-        return self._own_file(full, "put-" + fresh_name())
+        return self._own_file(full, "put-" + _IDS.nonce())
 
     def _trash(self, path: str, full: str) -> str:
         """A name out of sight for a folder that goes; beside it where scratch would go with it."""
-        name = "trash-" + fresh_name()
+        name = "trash-" + _IDS.nonce()
         if f"{_SCRATCH}/".startswith(f"{path}/"):
             return f"{os.path.dirname(full)}/{_OUT_OF_SIGHT}{name}"
         return self._own_file(full, name)
@@ -396,7 +397,7 @@ def _info(path: str, found: os.stat_result) -> FileInfo:
 
 
 def _age_ms(entry: os.DirEntry[str]) -> int:
-    return now_ms() - entry.stat().st_mtime_ns // 1_000_000
+    return _CLOCK.now_ms() - entry.stat().st_mtime_ns // 1_000_000
 
 
 def _is_checksum(name: str) -> bool:

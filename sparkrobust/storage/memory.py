@@ -9,12 +9,11 @@ from __future__ import annotations
 import io
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkrobust.errors import InternalError
-from sparkrobust.storage.chance import now_ms
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     ChangedError,
@@ -27,6 +26,7 @@ from sparkrobust.storage.contract import (
     checked,
     enclosing,
 )
+from sparkrobust.world import Clock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Object:
 class _Space:
     """What all handles of one name share."""
 
-    clock: Callable[[], int]
+    clock: Clock
     lock: threading.RLock = field(default_factory=threading.RLock)
     objects: dict[str, _Object] = field(default_factory=dict)
     folders: set[str] = field(default_factory=lambda: {""})
@@ -59,15 +59,15 @@ class MemoryStorage(Storage):
     name
         The space's name; it lives as long as a handle of it does.
     clock
-        Milliseconds since 1970, for the time of objects; the first handle's is used.
+        For the time of objects; the first handle's is used.
     """
 
-    def __init__(self, name: str, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, name: str, *, clock: Clock | None = None) -> None:
         self._name = name
         with _SPACES_LOCK:
             space = _SPACES.get(name)
             if space is None:
-                space = _SPACES[name] = _Space(clock=clock)
+                space = _SPACES[name] = _Space(clock=clock or Clock())
         self._space = space
 
     @classmethod
@@ -212,7 +212,7 @@ class MemoryStorage(Storage):
         if path in self._space.folders:
             raise AlreadyExistsError(f"there is a folder {path}", path=path)
         self._space.versions += 1
-        stored = _Object(data=data, version=self._space.versions, modified_ms=self._space.clock())
+        stored = _Object(data=data, version=self._space.versions, modified_ms=self._space.clock.now_ms())
         self._space.objects[path] = stored
         return stored
 

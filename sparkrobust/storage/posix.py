@@ -17,13 +17,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 from sparkrobust.errors import InvalidInputError, RobustWriteError, UnavailableError, UnsupportedTableError
-from sparkrobust.storage.chance import Patience
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
     PermissionDeniedError,
     StorageFullError,
 )
+from sparkrobust.storage.patience import Patience
 
 _UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _NO_TMPFILE = _UNSUPPORTED | {errno.EISDIR}

@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 
 from sparkrobust.errors import InvalidInputError, TableNotFoundError, UnsupportedTableError
-from sparkrobust.storage.chance import fresh_name
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
+from sparkrobust.world import Ids
 
 # As Hadoop reads a path: what stands before a colon is a scheme, unless a slash comes first.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -121,7 +121,7 @@ def require_put_if_absent(storage: Storage, folder: str) -> None:
     folder
         An existing folder for the object, which is deleted again.
     """
-    name = f"probe-{fresh_name()}"
+    name = f"probe-{Ids().nonce()}"
     path = f"{folder}/{name}" if folder else name
     storage.put_if_absent(path, b"1")
     try:

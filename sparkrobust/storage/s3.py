@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sparkrobust.errors import CorruptTableError, InternalError, InvalidInputError, UnavailableError
-from sparkrobust.storage.chance import Patience, fresh_name
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     ChangedError,
@@ -35,14 +34,17 @@ from sparkrobust.storage.contract import (
     checked,
     enclosing,
 )
+from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3_files import MARK, S3File, S3StagedWriter, Upload, abort
 from sparkrobust.storage.s3_requests import DEFAULT_PATIENCE, Refused, Requests, Unclear
 from sparkrobust.storage.s3_settings import S3Settings
+from sparkrobust.world import Ids
 
 _SCHEMES = ("s3", "s3a")
 _PAGE = 1000
 _PUBLISHERS = 16
 _DELETE_ROUNDS = 100
+_IDS = Ids()
 _SETTLING = Patience(tries=8, first_pause=0.1, longest_pause=3.0)
 
 
@@ -161,7 +163,7 @@ class S3Storage(Storage):
             raise self._requests.error_of(refused, "create", path) from None
 
     def put(self, path: str, data: bytes) -> None:
-        key, metadata = self._key(path), {MARK: fresh_name()}
+        key, metadata = self._key(path), {MARK: _IDS.nonce()}
         try:
             self._requests.repeated("put_object", path, Key=key, Body=data, Metadata=metadata)
         except Refused as refused:
@@ -182,7 +184,7 @@ class S3Storage(Storage):
 
     def _put_on_condition(self, path: str, data: bytes, action: str, **condition: str) -> str:
         """Put, and find out whether it was us if an answer gets lost; the object's version."""
-        key, mark = self._key(path), fresh_name()
+        key, mark = self._key(path), _IDS.nonce()
         unclear: Unclear | None = None
         for _ in self._requests.patience.attempts():
             try:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
-from sparkrobust.storage.chance import fresh_name
 from sparkrobust.storage.contract import ChangedError, StagedFile, StagedWriter, checked
 from sparkrobust.storage.s3_requests import Refused, Requests
+from sparkrobust.world import Ids
 
 PART_SIZE = 8 << 20
 _MOST_PARTS = 10_000
@@ -175,7 +175,7 @@ class S3StagedWriter(StagedWriter):
         self._buffer = bytearray()
         self._size = 0
         self._parts: list[tuple[int, str]] = []
-        self._mark = fresh_name()
+        self._mark = Ids().nonce()
         try:
             # A lost answer leaves an upload nobody knows: it costs space until the bucket's rules end it.
             answer = requests.repeated("create_multipart_upload", path, Key=key, Metadata={MARK: self._mark})

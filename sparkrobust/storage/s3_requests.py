@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from sparkrobust.errors import RobustWriteError, UnavailableError, UnsupportedTableError
-from sparkrobust.storage.chance import Patience
 from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
+from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3_settings import S3Settings, botocore_module, client_of
 
 DEFAULT_PATIENCE = Patience(tries=6, first_pause=0.1, longest_pause=4.0)
