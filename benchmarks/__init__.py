@@ -1,0 +1,1 @@
+"""Side-by-side measurements of sparkrobust and its peers; ``python -m benchmarks --help``."""

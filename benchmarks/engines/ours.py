@@ -1,0 +1,37 @@
+"""sparkrobust, with the very options that Hudi gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import sparkrobust as sr
+from benchmarks.engines.base import Engine
+from benchmarks.engines.hudi import PIPELINE_OPTIONS
+
+
+class SparkRobust(Engine):
+    """sparkrobust through its public surface."""
+
+    name = "sparkrobust"
+
+    def bulk_insert(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
+        return self._write(rows, table, "bulk_insert", options)
+
+    def insert(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
+        return self._write(rows, table, "insert", options)
+
+    def upsert(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
+        return self._write(rows, table, "upsert", options)
+
+    def delete(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
+        return self._write(rows, table, "delete", options)
+
+    def _write(self, rows: DataFrame, table: str, operation: str, options: Mapping[str, str]) -> Any:
+        settings = {**PIPELINE_OPTIONS, "hoodie.datasource.write.operation": operation, **options}
+        return sr.write(rows).options(**settings).mode("append").save(self.path(table))
+
+    def load(self, spark: SparkSession, table: str) -> DataFrame:
+        return sr.read(spark).load(self.path(table))

@@ -1,0 +1,136 @@
+"""The targets, and whether what was measured meets them.
+
+A target compares medians. What one of its two sides lacks is reported as not measured, never as a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.parts.memory_use import ABOVE_SPARK, JVM_ABOVE_SPARK, MERGE_WORKER
+from benchmarks.parts.one_row import INSERT, OURS, SPREAD, TOGETHER, UPSERT
+from benchmarks.parts.planning import OWN, PLANNING, WHOLE
+from benchmarks.parts.table_work import FLOOR, READ, SAME_FILES
+from benchmarks.workload import Workload
+
+Times = Mapping[str, Mapping[str, list[float]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One target, what was measured, and whether that is a pass (``None``: not measured)."""
+
+    subject: str
+    target: str
+    measured: str
+    passed: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A median of ours divided by the median of another."""
+
+    step: str
+    over: str
+    limit: float
+    over_step: str | None = None
+    ours: str = OURS
+
+    def judge(self, times: Times) -> Verdict:
+        """Compare the two medians."""
+        other_step = self.over_step or self.step
+        mine, other = times.get(self.step, {}).get(self.ours), times.get(other_step, {}).get(self.over)
+        over = self.over if other_step == self.step else f"{self.over} {other_step}"
+        mine_named = self.step if self.ours == OURS else f"{self.step}, {self.ours}"
+        subject, target = f"{mine_named} / {over}", f"<= {self.limit:g} x"
+        if not mine or not other:
+            return Verdict(subject=subject, target=target, measured="not measured", passed=None)
+        ratio = median(mine) / median(other)
+        measured = f"{ratio:.2f} x ({median(mine):.2f} s / {median(other):.2f} s)"
+        return Verdict(subject=subject, target=target, measured=measured, passed=ratio <= self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds:
+    """A median in seconds."""
+
+    step: str
+    contestant: str
+    limit: float
+
+    def judge(self, times: Times) -> Verdict:
+        """Compare the median with the limit."""
+        subject, target = f"{self.step}: {self.contestant}", f"< {self.limit:g} s"
+        measured = times.get(self.step, {}).get(self.contestant)
+        if not measured:
+            return Verdict(subject=subject, target=target, measured="not measured", passed=None)
+        value = median(measured)
+        return Verdict(subject=subject, target=target, measured=f"{value:.2f} s", passed=value < self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Megabytes:
+    """A peak in megabytes."""
+
+    what: str
+    limit: float
+
+    def judge(self, megabytes: Mapping[str, float]) -> Verdict:
+        """Compare the peak with the limit."""
+        target, value = f"< {self.limit:g} MB", megabytes.get(self.what)
+        if value is None:
+            return Verdict(subject=self.what, target=target, measured="not measured", passed=None)
+        measured = f"{value:.0f} MB"
+        return Verdict(subject=self.what, target=target, measured=measured, passed=value < self.limit)
+
+
+RATIOS = (
+    Ratio(step="bulk", over="plain", limit=0.8),
+    Ratio(step="bulk", over="hudi", limit=0.2),
+    Ratio(step="bulk", over="iceberg", limit=0.7),
+    Ratio(step="upsert", over="hudi", limit=0.15),
+    Ratio(step="upsert", over="iceberg", limit=0.35),
+    Ratio(step="upsert", over=FLOOR, limit=2.5),
+    Ratio(step="one_partition", over="hudi", limit=0.2),
+    Ratio(step="one_partition", over="iceberg", limit=0.8),
+    Ratio(step="delete", over="hudi", limit=0.2),
+    Ratio(step="delete", over="iceberg", limit=0.8),
+    Ratio(step=READ, over=SAME_FILES, limit=1.1),
+    Ratio(step=INSERT, over="hudi", limit=0.2),
+    Ratio(step=UPSERT, over="hudi", limit=0.2),
+    Ratio(step=INSERT, over="delta", limit=0.9),
+    Ratio(step=UPSERT, over="delta", over_step=INSERT, limit=0.9),
+)
+SECONDS = (
+    Seconds(step=PLANNING, contestant=WHOLE, limit=1.0),
+    Seconds(step=PLANNING, contestant=OWN, limit=1.0),
+)
+MEGABYTES = (
+    Megabytes(what=MERGE_WORKER, limit=1024),
+    Megabytes(what=f"{ABOVE_SPARK}, read by sparkrobust", limit=200),
+    Megabytes(what=f"{ABOVE_SPARK}, upsert of one row", limit=200),
+    Megabytes(what=f"{JVM_ABOVE_SPARK}, read by sparkrobust", limit=200),
+    Megabytes(what=f"{JVM_ABOVE_SPARK}, upsert of one row", limit=200),
+)
+
+
+def growth(workload: Workload) -> Iterator[Ratio]:
+    """The targets of growth, whose contestants are the sizes of the tables."""
+    for step in (INSERT, UPSERT):
+        for kind, few, many in (
+            ("instants", workload.few_instants, workload.many_instants),
+            (SPREAD, workload.few_files, workload.many_files),
+            (TOGETHER, workload.few_files, workload.many_files),
+        ):
+            yield Ratio(step=f"{step}, {kind}", ours=str(many), over=str(few), limit=1.3)
+
+
+def judge(workload: Workload, times: Times, megabytes: Mapping[str, float]) -> list[Verdict]:
+    """All targets."""
+    return [
+        *(ratio.judge(times) for ratio in (*RATIOS, *growth(workload))),
+        *(seconds.judge(times) for seconds in SECONDS),
+        *(peak.judge(megabytes) for peak in MEGABYTES),
+    ]

@@ -1,0 +1,180 @@
+"""One engine in one process: a Spark session that stays alive and answers one request at a time.
+
+``python -m benchmarks.worker ENGINE TABLES_DIR DRIVER_MEMORY`` reads a JSON request a line from stdin and
+writes a JSON answer a line to stdout. The clock is read here, around the operation alone: the input DataFrame
+stands before it starts, and what the parent process does is not in it.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import io
+import json
+import os
+import platform
+import pstats
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks import engines
+from benchmarks.data import BASE_TS, SPARK_SCHEMA
+from benchmarks.engines.base import COMMON_SETTINGS, Engine
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+def start_session(engine: Engine, *, memory: str) -> SparkSession:
+    """A session with two cores, this engine's jars and the settings that all engines share."""
+    builder = SparkSession.builder.master("local[2]").appName(f"benchmark of {engine.name}")
+    settings = {**COMMON_SETTINGS, **engine.settings(), "spark.driver.memory": memory}
+    settings["spark.local.dir"] = str(engine.folder.parent / "spark-scratch")
+    settings["spark.sql.warehouse.dir"] = str(engine.folder.parent / "spark-warehouse")
+    if engine.jars():
+        settings["spark.jars"] = ",".join(str(jar) for jar in engine.jars())
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+class Desk:
+    """Answers the requests; each method named like an operation is one."""
+
+    def __init__(self, engine: Engine, spark: SparkSession) -> None:
+        self.engine = engine
+        self.spark = spark
+
+    def answer(self, request: Request) -> Answer:
+        """Carry out one request."""
+        operation = request["do"]
+        if operation in ("bulk_insert", "insert", "upsert", "delete"):
+            return self._write(operation, request)
+        action: Callable[[Request], Answer] = getattr(self, operation)
+        return action(request)
+
+    def _write(self, operation: str, request: Request) -> Answer:
+        rows, write = self._rows(request["rows"]), getattr(self.engine, operation)
+        profiler = cProfile.Profile() if request.get("profile") else None
+        started = time.perf_counter()
+        if profiler is None:
+            result = write(rows, request["table"], request.get("options", {}))
+        else:
+            result = profiler.runcall(write, rows, request["table"], request.get("options", {}))
+        seconds = time.perf_counter() - started
+        return {"seconds": seconds, "steps": _steps(result), "profile": profiler and _hottest(profiler)}
+
+    def _rows(self, wanted: Request) -> DataFrame:
+        """Rows from parquet files, or made from a range of key numbers."""
+        if "parquet" in wanted:
+            return self.spark.read.schema(SPARK_SCHEMA).parquet(wanted["parquet"])
+        first, stop = wanted["keys"]
+        return self.spark.range(first, stop, 1, wanted.get("tasks", 1)).select(
+            F.expr("format_string('key-%012d', id)").alias("id"),
+            F.lit(BASE_TS + wanted.get("version", 0)).cast("long").alias("ts"),
+            F.expr(wanted["part"]).alias("part"),
+            *(F.expr(f"rand({seed})").alias(name) for seed, name in enumerate(("price", "weight", "score"))),
+            F.col("id").alias("qty"),
+            F.expr("xxhash64(id)").alias("stock"),
+            F.expr("sha1(cast(id AS string))").alias("name"),
+            F.expr("sha1(cast(-1 - id AS string))").alias("note"),
+        )
+
+    def aggregate(self, request: Request) -> Answer:
+        """Read the table with an aggregate; ``planning`` are the seconds until there is a DataFrame."""
+        started = time.perf_counter()
+        frame = self.engine.load(self.spark, request["table"])
+        planned = time.perf_counter()
+        found = _aggregated(frame)
+        return {"seconds": time.perf_counter() - started, "planning": planned - started, "found": found}
+
+    def aggregate_files(self, request: Request) -> Answer:
+        """The same aggregate by Spark alone on the same files, with their schema given or not."""
+        schema = self.engine.load(self.spark, request["table"]).schema
+        files = self.engine.data_files(self.spark, request["table"])
+        started = time.perf_counter()
+        reader = self.spark.read.schema(schema) if request.get("schema", True) else self.spark.read
+        frame = reader.parquet(*files)
+        planned = time.perf_counter()
+        found = _aggregated(frame)
+        return {"seconds": time.perf_counter() - started, "planning": planned - started, "found": found}
+
+    def read_files(self, request: Request) -> Answer:
+        """The aggregate by Spark alone on these files, in a process where our reader never ran."""
+        return {"found": _aggregated(self.spark.read.parquet(*request["files"]))}
+
+    def files(self, request: Request) -> Answer:
+        """The data files of the latest snapshot."""
+        return {"files": self.engine.data_files(self.spark, request["table"])}
+
+    def live_heap(self, request: Request) -> Answer:
+        """Megabytes that the JVM of the driver holds on to after a collection."""
+        jvm = self.spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.System.gc()
+        runtime = jvm.Runtime.getRuntime()
+        return {"megabytes": (runtime.totalMemory() - runtime.freeMemory()) / 2**20}
+
+    def facts(self, request: Request) -> Answer:
+        """Versions in this process."""
+        jvm = self.spark.sparkContext._jvm
+        assert jvm is not None
+        return {
+            "spark": self.spark.version,
+            "java": jvm.System.getProperty("java.version"),
+            "python": platform.python_version(),
+            "jars": [jar.name for jar in self.engine.jars()],
+        }
+
+
+def _aggregated(frame: DataFrame) -> dict[str, list[Any]]:
+    rows = frame.groupBy("part").agg(
+        F.count("*"), F.sum("qty"), F.sum("ts"), F.sum("price"), F.max("name"), F.max("stock")
+    )
+    return {row[0]: list(row)[1:] for row in rows.collect()}
+
+
+def _steps(result: Any) -> dict[str, float]:
+    """Seconds by step, which only our own writer tells."""
+    seconds: Mapping[Any, float] = getattr(result, "seconds", None) or {}
+    return {str(getattr(step, "value", step)): value for step, value in seconds.items()}
+
+
+def _hottest(profiler: cProfile.Profile) -> str:
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(40)
+    return text.getvalue()
+
+
+def serve(desk: Desk, answers: Any) -> None:
+    """Answer until the parent closes our stdin."""
+    for line in sys.stdin:
+        try:
+            reply = {"ok": True, **desk.answer(json.loads(line))}
+        except Exception as error:
+            traceback.print_exc()
+            reply = {"ok": False, "error": f"{type(error).__name__}: {error}"[:2000]}
+        print(json.dumps(reply), file=answers, flush=True)
+
+
+def main(name: str, tables: str, memory: str) -> None:
+    """Start the session, say so, and serve."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Spark and the engines print must not mix with the answers
+    engine = engines.make(name, Path(tables))
+    spark = start_session(engine, memory=memory)
+    print(json.dumps({"ok": True}), file=answers, flush=True)
+    serve(Desk(engine, spark), answers)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
