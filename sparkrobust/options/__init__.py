@@ -1,0 +1,53 @@
+"""Options: one table of keys, and what becomes of a pipeline's options under it."""
+
+from __future__ import annotations
+
+from sparkrobust.options.option import Kind, Option, Refusal
+from sparkrobust.options.parsing import Given, ReadOptions, WriteOptions, parse, parse_read
+from sparkrobust.options.refusals import REFUSED
+from sparkrobust.options.table import OPTIONS, READ_OPTIONS, SECTIONS
+from sparkrobust.options.values import (
+    Codec,
+    ConcurrencyMode,
+    DuplicatePolicy,
+    FailedWritesPolicy,
+    FileFormat,
+    IndexType,
+    KeyGenerator,
+    MergeMode,
+    Operation,
+    QueryType,
+    SortMode,
+    TableType,
+    TimelineZone,
+    UnknownOptions,
+)
+
+__all__ = [
+    "OPTIONS",
+    "READ_OPTIONS",
+    "REFUSED",
+    "SECTIONS",
+    "Codec",
+    "ConcurrencyMode",
+    "DuplicatePolicy",
+    "FailedWritesPolicy",
+    "FileFormat",
+    "Given",
+    "IndexType",
+    "KeyGenerator",
+    "Kind",
+    "MergeMode",
+    "Operation",
+    "Option",
+    "QueryType",
+    "ReadOptions",
+    "Refusal",
+    "SortMode",
+    "TableType",
+    "TimelineZone",
+    "UnknownOptions",
+    "WriteOptions",
+    "parse",
+    "parse_read",
+]
