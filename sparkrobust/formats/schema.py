@@ -309,7 +309,12 @@ class _Parser:
 
     def decimal(self, node: Mapping[str, Any], where: str, size: int | None) -> pa.DataType:
         precision, scale = node.get("precision"), node.get("scale", 0)
-        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+        if (
+            type(precision) is not int
+            or type(scale) is not int
+            or not 0 <= scale <= precision
+            or not precision
+        ):
             self.wrong("a precision and a scale", where)
         if precision > 38:
             self.unsupported(f"a decimal of {precision} digits", where)
@@ -342,7 +347,9 @@ class _Writer:
         for name in names:
             path = f"{where}.{name}" if where else name
             if not re.fullmatch(r"[^\W\d]\w*", name):
-                self.problems.append(f"{path!r} is no Avro name (letters, digits, underscores; no digit first)")
+                self.problems.append(
+                    f"{path!r} is no Avro name (letters, digits, underscores; no digit first)"
+                )
             elif name.lower() in seen:
                 self.problems.append(f"{path!r} stands twice, but for case")
             seen[name.lower()] = name
@@ -430,12 +437,8 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
