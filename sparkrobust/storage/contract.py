@@ -205,8 +205,9 @@ class Storage(ABC):
     def publish(self, staged: StagedFile) -> None:
         """Make it visible under its final path; again: fine.
 
-        ``AlreadyExistsError`` where another object has the name, ``NotFoundError`` where neither
-        the staged bytes nor the final object (of this size) are there.  Durable when it returns.
+        ``AlreadyExistsError`` where another object has the name (told by its size, once the staged
+        bytes are consumed), ``NotFoundError`` where neither the staged bytes nor the final object
+        are there.  Durable when it returns.
         """
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:

@@ -308,9 +308,11 @@ class LocalStorage(Storage):
                         self.make_folder(os.path.dirname(staged.final_path))
                         continue
                 published = self.stat(staged.final_path)
-                if published is not None and published.size == staged.size:
-                    return os.path.dirname(target)
-                break
+                if published is None:
+                    break
+                if published.size != staged.size:
+                    raise FileExistsError(errno.EEXIST, "", target)
+                return os.path.dirname(target)
         raise NotFoundError(f"neither {source} nor {target} is there to be published", path=target)
 
     def discard(self, token: str) -> None:

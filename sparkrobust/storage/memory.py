@@ -115,14 +115,16 @@ class MemoryStorage(Storage):
         return _info(path, found) if found is not None else None
 
     def list(self, folder: str) -> tuple[list[FileInfo], list[str]]:
+        checked(folder)
         with self._space.lock:
-            files = [_info(p, o) for p, o in self._space.objects.items() if _parent(p) == checked(folder)]
+            files = [_info(p, o) for p, o in self._space.objects.items() if _parent(p) == folder]
             folders = [path for path in self._space.folders if path and _parent(path) == folder]
         return sorted(files, key=lambda info: info.path), sorted(folders)
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
+        checked(folder)
         with self._space.lock:
-            found = [_info(p, o) for p, o in self._space.objects.items() if _is_under(p, checked(folder))]
+            found = [_info(p, o) for p, o in self._space.objects.items() if _is_under(p, folder)]
         yield from found
 
     # -- writing -------------------------------------------------------------------------------
@@ -147,8 +149,9 @@ class MemoryStorage(Storage):
             self._space.objects.pop(checked(path), None)
 
     def delete_tree(self, folder: str) -> None:
+        checked(folder)
         with self._space.lock:
-            for path in [p for p in self._space.objects if _is_under(p, checked(folder))]:
+            for path in [p for p in self._space.objects if _is_under(p, folder)]:
                 del self._space.objects[path]
             gone = {path for path in self._space.folders if path == folder or _is_under(path, folder)}
             self._space.folders -= gone - {""}
@@ -178,14 +181,15 @@ class MemoryStorage(Storage):
         with self._space.lock:
             source = self._space.objects.get(checked(staged.token))
             target = self._space.objects.get(checked(staged.final_path))
+            if target is not None and (source is not None or len(target.data) != staged.size):
+                raise AlreadyExistsError(f"there is already {staged.final_path}", path=staged.final_path)
+            if source is None and target is None:
+                raise NotFoundError(
+                    f"neither {staged.token} nor {staged.final_path} is there to be published",
+                    path=staged.final_path,
+                )
             if source is None:
-                if target is None or len(target.data) != staged.size:
-                    raise NotFoundError(
-                        f"neither {staged.token} nor {staged.final_path} is there to be published",
-                        path=staged.final_path,
-                    )
                 return
-            self._require_free(staged.final_path)
             self.make_folder(_parent(staged.final_path))
             self._space.objects[staged.final_path] = source
             del self._space.objects[staged.token]

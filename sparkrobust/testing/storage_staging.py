@@ -1,0 +1,175 @@
+"""The storage suite: staging, publishing and discarding."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+
+from sparkrobust.storage.contract import (
+    AlreadyExistsError,
+    NotFoundError,
+    StagedFile,
+    Storage,
+)
+from sparkrobust.testing import storage_races as races
+from sparkrobust.testing.storage_cases import StorageCases, paths_of, staged
+
+
+class StagingCases(StorageCases):
+    """Staged files."""
+
+    def test_staged_bytes_are_invisible_until_they_are_published(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        with storage.stage("staging", "one", "a/final") as writer:
+            assert writer.writable()
+            assert writer.token
+            for number in range(100):
+                assert writer.write(b"%03d" % number) == 3
+            assert writer.tell() == 300
+            writer.write(memoryview(bytearray(b"more")))
+            file = writer.finish()
+        assert (file.final_path, file.size) == ("a/final", 304)
+        assert second.stat("a/final") is None
+        assert paths_of(second, "a") == []
+        second.publish(copy.deepcopy(file))
+        assert storage.read("a/final") == b"".join(b"%03d" % number for number in range(100)) + b"more"
+
+    def test_a_publish_may_be_repeated_by_anybody(self, storage: Storage, second: Storage) -> None:
+        file = staged(storage, "a/final", b"data")
+        storage.publish(file)
+        storage.publish(file)
+        second.publish(file)
+        assert storage.read("a/final") == b"data"
+
+    def test_a_publish_consumes_so_what_was_deleted_does_not_come_back(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        file = staged(storage, "a/final", b"data")
+        storage.publish(file)
+        storage.delete("a/final")
+        for handle in (storage, second):
+            with pytest.raises(NotFoundError):
+                handle.publish(file)
+        assert storage.stat("a/final") is None
+
+    def test_a_publish_replaces_nothing(self, storage: Storage) -> None:
+        for number, there in enumerate([b"", b"same", b"another"]):
+            path = f"a/{number}"
+            file = staged(storage, path, b"same", f"file {number}")
+            storage.put_if_absent(path, there)
+            with pytest.raises(AlreadyExistsError):
+                storage.publish(file)
+            assert storage.read(path) == there
+            storage.discard(file.token)
+            assert storage.read(path) == there
+
+    def test_what_was_consumed_is_no_proof_that_another_object_is_ours(self, storage: Storage) -> None:
+        file = staged(storage, "a/final", b"data")
+        storage.publish(file)
+        storage.delete("a/final")
+        storage.put_if_absent("a/final", b"of another size")
+        with pytest.raises(AlreadyExistsError):
+            storage.publish(file)
+        assert storage.read("a/final") == b"of another size"
+
+    def test_racing_publishers_of_one_file_all_succeed(self, storage: Storage, second: Storage) -> None:
+        def publish(file: StagedFile, which: int) -> None:
+            [storage, second][which % 2].publish(file)
+
+        for number in range(self.race_rounds // 4):
+            file = staged(storage, f"a/{number}", b"data", f"file {number}")
+            races.together(8, partial(publish, file))
+            assert storage.read(f"a/{number}") == b"data"
+
+    def test_of_racing_publishers_of_one_name_exactly_one_succeeds(self, storage: Storage) -> None:
+        def publish(files: list[StagedFile], which: int) -> bool:
+            return races.wins(lambda: storage.publish(files[which]))
+
+        for number in range(self.race_rounds // 4):
+            files = [staged(storage, f"a/{number}", b"%d" % which, f"{number}-{which}") for which in range(8)]
+            won = races.together(8, partial(publish, files))
+            assert won.count(True) == 1
+            assert storage.read(f"a/{number}") == b"%d" % won.index(True)
+
+    def test_many_files_are_published_at_once(self, storage: Storage, second: Storage) -> None:
+        files = [staged(storage, f"a/{number:02d}", b"%d" % number, f"f{number}") for number in range(40)]
+        storage.publish_all(files)
+        second.publish_all(files)
+        storage.publish_all([])
+        assert [storage.read(path) for path in paths_of(storage, "a")] == [b"%d" % n for n in range(40)]
+
+    def test_a_publish_makes_the_folder_of_its_file(self, storage: Storage) -> None:
+        file = staged(storage, "new/folder/final", b"data")
+        storage.publish(file)
+        assert storage.read("new/folder/final") == b"data"
+
+    def test_a_discarded_file_can_not_be_published(self, storage: Storage, second: Storage) -> None:
+        file = staged(storage, "a/final", b"data")
+        second.discard(file.token)
+        second.discard(file.token)
+        with pytest.raises(NotFoundError):
+            storage.publish(file)
+        assert storage.stat("a/final") is None
+
+    def test_a_file_is_discarded_by_the_token_known_before_its_first_byte(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        with storage.stage("staging", "one", "a/final") as writer:
+            second.discard(writer.token)
+            with pytest.raises(NotFoundError):
+                writer.write(b"data")
+                storage.publish(writer.finish())
+        assert storage.stat("a/final") is None
+
+    def test_discarding_what_was_published_is_harmless(self, storage: Storage, second: Storage) -> None:
+        file = staged(storage, "a/final", b"data")
+        storage.publish(file)
+        second.discard(file.token)
+        assert storage.read("a/final") == b"data"
+
+    def test_a_file_that_is_not_finished_is_thrown_away(self, storage: Storage) -> None:
+        with pytest.raises(ZeroDivisionError), storage.stage("staging", "one", "a/final") as writer:
+            writer.write(b"data")
+            raise ZeroDivisionError
+        closed = storage.stage("staging", "two", "a/final")
+        closed.write(b"data")
+        closed.close()
+        closed.discard()
+        assert list(storage.walk("staging")) == []
+        assert storage.stat("a/final") is None
+        for use in (closed.finish, lambda: closed.write(b"more")):
+            with pytest.raises(ValueError):
+                use()
+
+    def test_closing_a_finished_file_keeps_it(self, storage: Storage) -> None:
+        writer = storage.stage("staging", "one", "a/final")
+        file = writer.finish()
+        writer.discard()
+        writer.close()
+        with pytest.raises(ValueError):
+            writer.finish()
+        storage.publish(file)
+        assert storage.read("a/final") == b""
+
+    def test_a_staged_name_is_used_once(self, storage: Storage) -> None:
+        self.need_folders(storage)
+        file = staged(storage, "a/final", b"first")
+        with pytest.raises(AlreadyExistsError):
+            storage.stage("staging", "one", "a/other")
+        storage.publish(file)
+        assert storage.read("a/final") == b"first"
+
+    def test_a_task_whose_staging_folder_was_taken_away_gets_nowhere(self, storage: Storage) -> None:
+        self.need_folders(storage)
+        writer = storage.stage("staging", "one", "a/final")
+        writer.write(b"data")
+        storage.delete_tree("staging")
+        with pytest.raises(NotFoundError):
+            writer.finish()
+        writer.discard()
+        with pytest.raises(NotFoundError):
+            storage.stage("staging", "two", "a/final")
+        assert "staging" not in storage.list("")[1]

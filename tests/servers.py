@@ -1,0 +1,141 @@
+"""Real servers for tests: built once into the user's cache, started on loopback, stopped by pid."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+_BUILD_SECONDS = 1800
+_START_SECONDS = 30
+
+
+class Unavailable(Exception):
+    """The server can't be had on this machine; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Server:
+    """A running server."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    folder: Path
+    """Where its buckets are folders."""
+
+    def options(self) -> dict[str, str]:
+        """How a pipeline would say where it is."""
+        return {
+            "fs.s3a.endpoint": self.endpoint,
+            "fs.s3a.access.key": self.access_key,
+            "fs.s3a.secret.key": self.secret_key,
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.endpoint.region": "us-east-1",
+        }
+
+
+def cache_folder() -> Path:
+    """Where built servers are kept from one run to the next."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "sparkrobust" / "servers"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def versitygw_binary() -> Path:
+    """The S3 server's program; the first call on a machine builds it, which takes minutes.
+
+    ``SPARKROBUST_VERSITYGW`` names one that is there already.
+    """
+    given = os.environ.get("SPARKROBUST_VERSITYGW")
+    if given:
+        return Path(given)
+    cache = cache_folder()
+    binary = cache / f"versitygw-{VERSITYGW.rpartition('@')[2]}"
+    with open(cache / "versitygw.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not binary.exists():
+            _build_versitygw(binary)
+    return binary
+
+
+def _build_versitygw(binary: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("no S3 server for the tests: `go`, which builds versitygw, is not installed")
+    with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
+        print(f"building versitygw (once per machine, some minutes) into {binary.parent}", flush=True)
+        environment = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+        built = subprocess.run(
+            [go, "install", "-p", "2", VERSITYGW],
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+        )
+        if built.returncode:
+            raise Unavailable(f"no S3 server for the tests: go install failed:\n{built.stderr[-2000:]}")
+        os.replace(Path(folder) / "versitygw", binary)
+
+
+@contextlib.contextmanager
+def versitygw(folder: Path) -> Iterator[S3Server]:
+    """An S3 server that keeps its buckets in a folder."""
+    binary = versitygw_binary()
+    buckets = folder / "buckets"
+    buckets.mkdir(parents=True, exist_ok=True)
+    server = S3Server(
+        endpoint="", access_key="access-for-tests", secret_key="secret-for-tests", folder=buckets
+    )
+    environment = {**os.environ, "ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
+    for _ in range(5):  # somebody else may take the port before the server does
+        port = free_port()
+        command = [str(binary), "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(buckets)]
+        with open(folder / "versitygw.log", "ab") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            if _answers(port, process):
+                yield S3Server(**{**vars(server), "endpoint": f"http://127.0.0.1:{port}"})
+                return
+        finally:
+            stop(process)
+    raise RuntimeError("versitygw does not start:\n" + (folder / "versitygw.log").read_text()[-2000:])
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process lives to take a connection."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process that we started."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
