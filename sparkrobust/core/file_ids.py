@@ -46,9 +46,13 @@ class SizeLimits:
     small_file_bytes: int
     record_bytes: int
     """What one record is expected to take."""
+    records_per_new_file: int | None = None
+    """Said by the user; derived from the sizes otherwise."""
 
     @property
     def records_per_file(self) -> int:
+        if self.records_per_new_file is not None:
+            return max(1, self.records_per_new_file)
         return max(1, self.max_file_bytes // max(1, self.record_bytes))
 
 

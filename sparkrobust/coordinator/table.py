@@ -1,0 +1,185 @@
+"""A table as the driver sees it: its properties, its timeline, its files, its schema.
+
+What is read here is what any reader may rely on; nothing of a write is in this module.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from sparkrobust.coordinator.properties import read_properties
+from sparkrobust.core.instant import Action, Instant, State
+from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
+from sparkrobust.core.table_config import TableConfig
+from sparkrobust.core.timeline import Timeline
+from sparkrobust.core.view import BaseFile, latest_base_files
+from sparkrobust.errors import CorruptTableError, TableNotFoundError
+from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from sparkrobust.formats.plans import clustered_file_ids
+from sparkrobust.formats.schema import TableSchema
+from sparkrobust.storage.contract import NotFoundError, Storage
+from sparkrobust.world import Clock, Ids
+
+_LISTING_THREADS = 16
+_REMEMBERED_COMMITS = 2048
+
+
+class _CommitCache:
+    """Metadata of completed instants, which never change; shared by all tables of the process."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], CommitMetadata] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, table: HudiTable, instant: Instant) -> CommitMetadata:
+        path = instant_file(instant)
+        # A table may be deleted and made anew at the same place; its instants then have new times.
+        key = (table.storage.url, path)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        kind = ReplaceCommitMetadata if instant.action.when_complete is Action.REPLACE_COMMIT else CommitMetadata
+        found = kind.from_bytes(table.read(path), path=path)
+        with self._lock:
+            self._known[key] = found
+            while len(self._known) > _REMEMBERED_COMMITS:
+                self._known.popitem(last=False)
+        return found
+
+
+_commits = _CommitCache()
+
+
+@dataclass(kw_only=True)
+class HudiTable:
+    """One table; ``reload`` before a decision, everything else is as of the last reload."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline = field(default_factory=lambda: Timeline(()))
+    clock: Clock = field(default_factory=Clock)
+    ids: Ids = field(default_factory=Ids)
+
+    @classmethod
+    def open(cls, storage: Storage, clock: Clock | None = None, ids: Ids | None = None) -> HudiTable:
+        """The table at the storage's root, or ``TableNotFoundError``."""
+        if not exists(storage):
+            raise TableNotFoundError(
+                f"there is no Hudi table at {storage.url}",
+                path=storage.url,
+                hint="the first write makes one: give it hoodie.table.name and the key field",
+            )
+        table = cls(
+            storage=storage,
+            config=TableConfig.of(read_properties(storage, clock or Clock()), path=PROPERTIES),
+            clock=clock or Clock(),
+            ids=ids or Ids(),
+        )
+        table.reload()
+        return table
+
+    def reload(self) -> None:
+        """See the timeline anew."""
+        files, _ = self.storage.list(TIMELINE)
+        self.timeline = Timeline.of_names(info.path.rpartition("/")[2] for info in files)
+
+    def reload_config(self) -> None:
+        """See the properties anew: another writer may have changed them."""
+        self.config = TableConfig.of(read_properties(self.storage, self.clock), path=PROPERTIES)
+
+    def read(self, path: str) -> bytes:
+        """A file that the timeline says is there."""
+        try:
+            return self.storage.read(path)
+        except NotFoundError as error:
+            raise CorruptTableError(f"{path} is gone, though the timeline listed it", path=path) from error
+
+    # -- what commits say ------------------------------------------------------------------------
+
+    def commit(self, instant: Instant) -> CommitMetadata:
+        """The metadata of a completed write."""
+        return _commits.get(self, instant)
+
+    def newest_commits(self) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """The completed writes with their metadata, newest first."""
+        for instant in reversed(self.timeline.completed_writes):
+            yield instant, self.commit(instant)
+
+    def replaced(self) -> dict[str, frozenset[str]]:
+        """The file groups that completed replacecommits took out, by partition."""
+        found: dict[str, frozenset[str]] = {}
+        for instant in self.timeline.completed_writes:
+            if instant.action is Action.REPLACE_COMMIT:
+                metadata = self.commit(instant)
+                assert isinstance(metadata, ReplaceCommitMetadata)
+                for partition, ids in metadata.partition_to_replace_file_ids.items():
+                    found[partition] = found.get(partition, frozenset()) | frozenset(ids)
+        return found
+
+    def schema(self) -> TableSchema | None:
+        """The newest schema that a write recorded, else the one the table was made with."""
+        for instant, metadata in self.newest_commits():
+            operation = metadata.operation_type
+            if metadata.schema and (operation is None or operation.may_change_schema):
+                return TableSchema.of_avro(metadata.schema, path=instant_file(instant))
+        created = self.config.values.get("hoodie.table.create.schema")
+        return TableSchema.of_avro(created, path=PROPERTIES) if created else None
+
+    def file_ids_in_services(self) -> dict[str, Instant]:
+        """The file groups that a pending clustering is to replace, with its instant."""
+        found: dict[str, Instant] = {}
+        for instant in self.timeline.pending:
+            if instant.action is Action.CLUSTERING:
+                path = instant_file(replace(instant, state=State.REQUESTED))
+                found |= dict.fromkeys(clustered_file_ids(self.read(path), path=path), instant)
+        return found
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def partitions(self) -> list[str]:
+        """The paths of all partitions, by the partition files that lie in them."""
+        with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+            return sorted(partition for partition, _ in self._walk_partitions(pool))
+
+    def base_files(self, partitions: Iterable[str] | None = None) -> list[BaseFile]:
+        """The latest snapshot's files, of all partitions or of some."""
+        with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+            if partitions is None:
+                listed = self._walk_partitions(pool)
+            else:
+                wanted = list(partitions)
+                listed = zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True)
+            files = (
+                (partition, name, size) for partition, found in listed for name, size in found
+            )
+            return latest_base_files(files, self.timeline, self.replaced())
+
+    def _listed(self, folder: str) -> tuple[list[tuple[str, int]], list[str]]:
+        files, folders = self.storage.list(folder)
+        return [(info.path.rpartition("/")[2], info.size) for info in files], folders
+
+    def _walk_partitions(
+        self, pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+        """Level by level: a folder with a partition file is a partition, and nothing below it is."""
+        level = [""]
+        while level:
+            below: list[str] = []
+            for folder, (files, folders) in zip(level, pool.map(self._listed, level), strict=True):
+                if any(name.startswith(PARTITION_METADATA) for name, _ in files):
+                    yield folder, files
+                else:
+                    below += [path for path in folders if path != HOODIE]
+            level = below
+
+
+
+def exists(storage: Storage) -> bool:
+    """Whether there is a table: its folder of metadata."""
+    files, folders = storage.list(HOODIE)
+    return bool(files or folders)

@@ -1,0 +1,223 @@
+"""One data file after the other: begin marker, staged bytes, statistics.
+
+Nothing that is written here can be seen by a reader: a file lies in the write's staging until the
+driver publishes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.names import (
+    COMMIT_TIME,
+    FILE_NAME,
+    PARTITION_PATH,
+    BaseFileName,
+    MarkerType,
+    begin_marker,
+    joined,
+    marker_folder,
+)
+from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
+from sparkrobust.formats.parquet import BaseFileWriter, WriteSettings
+from sparkrobust.handles.plan import Attempt, WritePlan, WrittenFile
+from sparkrobust.handles.rows import LEADING, constant
+from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
+
+_TEXT_CONSTANT = pa.dictionary(pa.int32(), pa.string())
+
+
+def _on_disk(schema: pa.Schema) -> pa.Schema:
+    """The schema of a file: five meta columns, then the data."""
+    meta = [pa.field(name, pa.string()) for name in LEADING]
+    meta += [pa.field(name, _TEXT_CONSTANT) for name in (PARTITION_PATH, FILE_NAME)]
+    return pa.schema(meta + list(schema))
+
+
+class DataFile:
+    """A base file that is being written: rows come in, row groups go out.
+
+    Parameters
+    ----------
+    file_id, partition
+        Where the file belongs.
+    kind
+        What the begin marker says: a new file group, or a new version of one.
+    """
+
+    def __init__(
+        self, plan: WritePlan, attempt: Attempt, *, file_id: str, partition: str, kind: MarkerType
+    ) -> None:
+        self._plan = plan
+        self.file_id = file_id
+        self.partition = partition
+        self.name = str(
+            BaseFileName(file_id=file_id, write_token=attempt.token, instant=plan.control.instant)
+        )
+        self.path = joined(partition, self.name)
+        self.rows = 0
+        self._waiting: list[pa.Table] = []
+        self.waiting_bytes = 0
+        self._schema = _on_disk(plan.schema)
+        self._sink = self._begin(kind)
+        try:
+            self._writer = BaseFileWriter(self._sink, self._schema, _settings(plan))
+        except BaseException:
+            self._sink.discard()
+            raise
+
+    def _begin(self, kind: MarkerType) -> StagedWriter:
+        storage, instant = self._plan.storage, self._plan.control.instant
+        marker = begin_marker(instant, self.path, kind)
+        folder = marker.rpartition("/")[0]
+        storage.make_folder(folder, under=marker_folder(instant))
+        staged_name = f"{self.name}.{self._plan.control.nonce}"
+        if storage.staging is Staging.MULTIPART:
+            # The upload first: its id, in the marker, is how a sweep finds it.
+            sink = storage.stage(self._plan.control.staging, staged_name, self.path)
+            _mark(self._plan, marker, sink.token.encode())
+            return sink
+        _mark(self._plan, marker, b"")
+        return storage.stage(self._plan.control.staging, staged_name, self.path)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; rows that wait for their row group are not in it."""
+        return self._sink.tell()
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows: commit time, sequence number, key, then the data columns."""
+        if not table.num_rows:
+            return
+        self._waiting.append(table)
+        self.waiting_bytes += table.nbytes
+        self.rows += table.num_rows
+        if self.waiting_bytes >= self._plan.files.row_group_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits as a row group."""
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        self._waiting, self.waiting_bytes = [], 0
+        count, lead = table.num_rows, len(LEADING)
+        columns = [
+            *table.columns[:lead],
+            pa.chunked_array([constant(self.partition, count)]),
+            pa.chunked_array([constant(self.name, count)]),
+            *table.columns[lead:],
+        ]
+        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def finish(
+        self, *, inserts: int = 0, updates: int = 0, deletes: int = 0, slot: Slot | None = None
+    ) -> WrittenFile:
+        """Close the file and make it durable; its statistics go with it."""
+        base = slot.base if slot else None
+        self.flush()
+        self._writer.close()
+        staged = self._sink.finish()
+        stat = WriteStat(
+            file_id=self.file_id,
+            path=self.path,
+            partition_path=self.partition,
+            prev_commit=base.name.instant if base else NEW_FILE_GROUP,
+            prev_base_file=str(base.name) if base else None,
+            num_writes=self.rows,
+            num_inserts=inserts,
+            num_update_writes=updates,
+            num_deletes=deletes,
+            total_write_bytes=staged.size,
+            file_size_in_bytes=staged.size,
+        )
+        return WrittenFile(stat=stat, staged=staged)
+
+    def discard(self) -> None:
+        """Throw the file away; its begin marker stays, and names nothing."""
+        self._sink.discard()
+
+
+def _settings(plan: WritePlan) -> WriteSettings:
+    # Constants and short repeated texts gain from a dictionary; a column of distinct values only
+    # pays for one that is given up after a megabyte.
+    texts = [item.name for item in plan.schema if pa.types.is_string(item.type)]
+    return WriteSettings(
+        compression=plan.files.codec,
+        row_group_rows=1 << 30,
+        page_bytes=plan.files.page_bytes,
+        dictionary=[COMMIT_TIME, PARTITION_PATH, FILE_NAME, *texts] if plan.files.dictionary else False,
+    )
+
+
+def _mark(plan: WritePlan, marker: str, content: bytes) -> None:
+    # The name holds the attempt's random token: it can be there already only if an answer was lost.
+    with contextlib.suppress(AlreadyExistsError):
+        plan.storage.put_if_absent(marker, content)
+
+
+class GrowingFiles:
+    """The files of a new file group's slot: when one has reached its size the next one begins."""
+
+    def __init__(
+        self, plan: WritePlan, attempt: Attempt, slot: Slot, sequence: Iterator[int] | None = None
+    ) -> None:
+        self._plan, self._attempt, self._slot = plan, attempt, slot
+        self._sequence = sequence or itertools.count()
+        self._open: DataFile | None = None
+        self._done: list[WrittenFile] = []
+
+    def write(self, table: pa.Table) -> None:
+        limits = self._plan.files
+        # In pieces of a row group, so that a file ends close to its size and not a table later.
+        piece = max(1, table.num_rows * limits.row_group_bytes // max(1, table.nbytes))
+        for start in range(0, table.num_rows, piece):
+            self._write(table.slice(start, piece))
+
+    def _write(self, table: pa.Table) -> None:
+        if self._open is not None and self._open.size >= self._plan.files.max_file_bytes:
+            self.end_file()
+        if self._open is None:
+            self._open = DataFile(
+                self._plan,
+                self._attempt,
+                file_id=self._slot.file_id(next(self._sequence)),
+                partition=self._slot.partition,
+                kind=MarkerType.CREATE,
+            )
+        self._open.write(table)
+
+    def finish(self) -> list[WrittenFile]:
+        self.end_file()
+        return self._done
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the open file holds in memory."""
+        return self._open.waiting_bytes if self._open else 0
+
+    def relieve(self) -> None:
+        """Write out what waits, as a row group of its own."""
+        if self._open is not None:
+            self._open.flush()
+
+    def end_file(self) -> None:
+        """Close the open file; further rows begin another one."""
+        if self._open is not None:
+            self._done.append(self._open.finish(inserts=self._open.rows))
+            self._open = None
+
+    def discard(self) -> None:
+        if self._open is not None:
+            self._open.discard()
+        for file in self._done:
+            self._plan.storage.discard(file.staged.token)

@@ -1,0 +1,19 @@
+"""Small moves with DataFrames that several steps share; nothing here knows about tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkrobust.spark.schema import to_spark
+from sparkrobust.spark.tasks import EmitTable
+
+
+def as_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame; it travels inside of the task, so it works on every Spark."""
+    return spark.range(0, 1, 1, 1).mapInArrow(EmitTable(table), to_spark(table.schema))
+
+
+def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
+    """0, 1, … count - 1, spread over tasks."""
+    return spark.range(0, count, 1, max(1, min(count, tasks)))

@@ -1,0 +1,97 @@
+"""Ctrl-C and SIGTERM during a write: the Spark job is cancelled, the write rolled back, the user told."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from pyspark.sql import SparkSession
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came.  No ``Exception``, so that nothing on the way up takes it for a failed call."""
+
+
+def _raise_terminated(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+class Interrupts:
+    """SIGTERM raises in the block, as Ctrl-C does, but for stretches that must not be cut.
+
+    Only Python's main thread can arrange that, and only where the application has no idea of its
+    own about SIGTERM.  What comes in an undisturbed stretch waits for the end of the block.
+    """
+
+    def __init__(self) -> None:
+        self._main = threading.current_thread() is threading.main_thread()
+        self._ours = False
+        self._late: list[int] = []
+
+    def __enter__(self) -> Interrupts:
+        if self._main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _raise_terminated)
+            self._ours = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if kind is None and self._late:
+            # Too late to stop the write, which is durable; the application gets it now.
+            signal.raise_signal(self._late[0])
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """While a write commits or is rolled back, Ctrl-C and SIGTERM have to wait."""
+        if not self._main:
+            yield
+            return
+        before = {
+            number: signal.signal(number, lambda n, _frame: self._late.append(n))
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+class JobGroup:
+    """The Spark jobs of one write, so that they can be cancelled together."""
+
+    _KEYS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+    def __init__(self, spark: SparkSession, name: str, description: str) -> None:
+        self._spark, self._name, self._description = spark, name, description
+        # Spark Connect has no context; its jobs are tagged instead.
+        remote = type(spark).__module__.startswith("pyspark.sql.connect")
+        self._context = None if remote else spark.sparkContext
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> JobGroup:
+        if self._context is None:
+            self._spark.addTag(self._name)
+            return self
+        self._before = {key: self._context.getLocalProperty(key) for key in self._KEYS}
+        self._context.setJobGroup(self._name, self._description, interruptOnCancel=True)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self._context is None:
+            self._spark.removeTag(self._name)
+            return
+        for key, value in self._before.items():
+            # Nothing unsets a property but a null, which the signature does not show.
+            self._context.setLocalProperty(key, value)  # type: ignore[arg-type]
+
+    def cancel(self) -> None:
+        """Stop the jobs; the tasks that run are interrupted."""
+        if self._context is None:
+            self._spark.interruptTag(self._name)
+        else:
+            self._context.cancelJobGroup(self._name)

@@ -1,0 +1,113 @@
+"""Step 1 of a write: the user's rows, with their record keys and partition paths, in the table's schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.names import META_COLUMNS
+from sparkrobust.core.table_config import TableConfig
+from sparkrobust.errors import SchemaConflictError
+from sparkrobust.formats.reconcile import reconcile
+from sparkrobust.formats.schema import TableSchema
+from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE
+from sparkrobust.options import Operation, WriteOptions
+from sparkrobust.spark.keys import field_type, partition_path, quoted, record_key
+from sparkrobust.spark.schema import to_arrow
+from sparkrobust.spark.tasks import BAD_ORDERING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """The rows of a write on their way."""
+
+    frame: DataFrame
+    """Key, partition path, what the operation needs besides, then the columns of the user."""
+    schema: TableSchema
+    """Of the table, once the write is done."""
+
+
+def prepare(
+    df: DataFrame, table: HudiTable, options: WriteOptions, *, replacing: bool, profiled: bool
+) -> Incoming:
+    """Check the rows' schema against the table's, and add what the write needs to each row.
+
+    Parameters
+    ----------
+    replacing
+        The table's present rows and schema don't count.
+    profiled
+        The rows are looked through before they are written.
+
+    Raises
+    ------
+    InvalidInputError
+        A field is missing, or the schemas can't be reconciled; nothing was read yet.
+    """
+    rows = df.drop(*META_COLUMNS)
+    check_fields(rows, table.config, options)
+    schema = _schema(rows, table, options, replacing)
+    readable = options.consistent_logical_timestamp
+    columns = [
+        record_key(table.config, rows.schema, readable_timestamps=readable).alias(KEY),
+        partition_path(table.config, rows.schema, readable_timestamps=readable).alias(PATH),
+    ]
+    if profiled:
+        columns.append(_bad_ordering(table.config, options).alias(BAD_ORDERING))
+    if options.operation is Operation.DELETE:
+        return Incoming(frame=rows.select(*columns), schema=schema)
+    if profiled:
+        columns.append(F.monotonically_increasing_id().alias(SEQUENCE))
+    return Incoming(frame=rows.select(*columns, *(F.col(quoted_name(n)) for n in rows.columns)), schema=schema)
+
+
+def check_fields(df: DataFrame, config: TableConfig, options: WriteOptions) -> None:
+    """The rows have every field that the table's settings name, and types that a table can hold."""
+    rows = df.drop(*META_COLUMNS)
+    _refuse_ambiguous_names(rows)
+    to_arrow(rows.schema)
+    record_key(config, rows.schema, readable_timestamps=False)
+    partition_path(config, rows.schema, readable_timestamps=False)
+    if options.operation is not Operation.DELETE and config.event_time:
+        for name in config.ordering_fields:
+            field_type(rows.schema, name, "ordering")
+
+
+def quoted_name(name: str) -> str:
+    """A top-level column, dots and all."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _refuse_ambiguous_names(rows: DataFrame) -> None:
+    names = [name.lower() for name in rows.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaConflictError(f"columns that differ in case only, or not at all: {', '.join(twice)}")
+    taken = [name for name in rows.columns if name.startswith(RESERVED_PREFIX)]
+    if taken:
+        raise SchemaConflictError(f"column names that sparkrobust keeps for itself: {', '.join(taken)}")
+
+
+def _schema(rows: DataFrame, table: HudiTable, options: WriteOptions, replacing: bool) -> TableSchema:
+    known = None if replacing else table.schema()
+    if options.operation is Operation.DELETE and known is not None:
+        return known
+    incoming = to_arrow(rows.schema)
+    if known is None:
+        return TableSchema.of_arrow(incoming, table.config.name)
+    return reconcile(
+        known,
+        incoming,
+        set_null_for_missing=options.set_null_for_missing_columns or options.reconcile_schema,
+        allow_column_drop=options.allow_column_drop,
+    ).schema
+
+
+def _bad_ordering(config: TableConfig, options: WriteOptions) -> Column:
+    if options.operation is Operation.DELETE or not config.event_time:
+        return F.lit(False)
+    return reduce(Column.__or__, [F.col(quoted(name)).isNull() for name in config.ordering_fields])

@@ -1,0 +1,115 @@
+"""Step 3 of a write: which of the table's files hold the incoming keys (index SIMPLE).
+
+With few keys, which is the common case, they come to the driver once; the key column of each base
+file of their partitions is read and looked up, in threads of the driver or, when that is much to
+read, in tasks.  With many, the files' keys become a DataFrame and Spark joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkrobust.core.view import BaseFile
+from sparkrobust.errors import InvalidKeyError
+from sparkrobust.handles.base_file import matching_keys
+from sparkrobust.handles.plan import KEY, PATH
+from sparkrobust.handles.rows import check_keys
+from sparkrobust.spark.frames import numbers
+from sparkrobust.spark.tasks import (
+    BAD_ORDERING,
+    FILE,
+    PackKeys,
+    ProbeFiles,
+    ReadKeys,
+    unpack_keys,
+    unpack_positions,
+)
+from sparkrobust.storage.contract import Storage
+
+DRIVER_KEYS = 500_000
+"""More incoming keys than this stay in Spark."""
+
+_DRIVER_BYTES = 1 << 30
+_DRIVER_THREADS = 8
+_PROBE_TASKS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyGroup:
+    """The distinct incoming keys of one partition, and how many rows have each."""
+
+    partition: str
+    keys: pa.Array
+    counts: pa.Array
+
+
+def collect_keys(prepared: DataFrame, limit: int) -> pa.Table | None:
+    """All incoming partition paths and keys, or ``None`` if there are more than ``limit``."""
+    wanted = prepared.select(PATH, KEY, BAD_ORDERING).limit(limit + 1)
+    rows = wanted.mapInArrow(PackKeys(), PackKeys.SCHEMA).collect()
+    keys = unpack_keys([row.keys for row in rows])
+    check_keys(keys)
+    refuse_bad_ordering(sum(row.bad_ordering for row in rows))
+    return keys if keys.num_rows <= limit else None
+
+
+def refuse_bad_ordering(rows: int) -> None:
+    """Rows without an ordering value can't be compared."""
+    if rows:
+        raise InvalidKeyError(
+            f"{rows} rows have a null in an ordering field",
+            hint="fill the field named by hoodie.datasource.write.precombine.field",
+        )
+
+
+def group_keys(keys: pa.Table) -> list[KeyGroup]:
+    """The distinct keys by partition."""
+    counted = keys.group_by([PATH, KEY], use_threads=False).aggregate([([], "count_all")])
+    paths = pc.dictionary_encode(counted[PATH].combine_chunks())
+    codes = paths.indices if isinstance(paths, pa.DictionaryArray) else paths.combine_chunks().indices
+    order = pc.sort_indices(codes)
+    ordered = counted.take(order).combine_chunks()
+    runs = pc.run_end_encode(ordered[PATH].combine_chunks())
+    if isinstance(runs, pa.ChunkedArray):
+        runs = runs.combine_chunks()
+    found, low = [], 0
+    for path, high in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        piece = ordered.slice(low, high - low).combine_chunks()
+        keys_of = pa.concat_arrays(piece[KEY].chunks)
+        counts = pa.concat_arrays(piece["count_all"].chunks)
+        found.append(KeyGroup(partition=path, keys=keys_of, counts=counts))
+        low = high
+    return found
+
+
+def probe(
+    spark: SparkSession, storage: Storage, groups: Sequence[KeyGroup], files: Sequence[BaseFile]
+) -> dict[int, pa.Array]:
+    """For the files that hold some of the keys: the positions of those keys in their group."""
+    keys = {group.partition: group.keys for group in groups}
+    if sum(base.size for base in files) <= _DRIVER_BYTES:
+        with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
+            found = list(pool.map(lambda base: matching_keys(storage, base, keys[base.partition]), files))
+        return {index: positions for index, positions in enumerate(found) if len(positions)}
+    tasks = ProbeFiles(storage, tuple(files), keys)
+    rows = numbers(spark, len(files), _PROBE_TASKS).mapInArrow(tasks, ProbeFiles.SCHEMA).collect()
+    return {row.file: unpack_positions(row.found) for row in rows if row.found}
+
+
+def join_with_stored_keys(
+    spark: SparkSession, storage: Storage, prepared: DataFrame, files: Sequence[BaseFile]
+) -> DataFrame:
+    """The incoming rows with the number of the file that holds their key, null where none does."""
+    if not files:
+        return prepared.withColumn(FILE, F.lit(None).cast("int"))
+    stored = numbers(spark, len(files), _PROBE_TASKS).mapInArrow(
+        ReadKeys(storage, tuple(files)), ReadKeys.SCHEMA
+    )
+    return prepared.join(stored, [PATH, KEY], "left")

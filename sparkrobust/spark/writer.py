@@ -1,0 +1,231 @@
+"""``sr.write(df)``: what ``df.write.format("hudi")`` takes, and nothing else to change."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import NoReturn
+
+from pyspark.sql import DataFrame
+
+from sparkrobust.coordinator import metadata_table
+from sparkrobust.coordinator.create import (
+    forget_table,
+    make_table,
+    new_properties,
+    overwriting_properties,
+    refuse_contradictions,
+)
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.table import HudiTable, exists
+from sparkrobust.core.names import HOODIE
+from sparkrobust.core.outcome import CommitOutcome, WriteResult
+from sparkrobust.core.table_config import TableConfig
+from sparkrobust.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    InvalidOptionError,
+    OperationCancelled,
+)
+from sparkrobust.options import Given, Operation, WriteOptions, parse
+from sparkrobust.spark.interrupts import Interrupts, JobGroup, Terminated
+from sparkrobust.spark.pipeline import WriteRun
+from sparkrobust.spark.prepare import check_fields
+from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.resolve import require_put_if_absent, storage_for
+from sparkrobust.world import Clock, Ids
+
+__all__ = ["CommitOutcome", "WriteResult", "Writer", "write"]
+
+_log = logging.getLogger("sparkrobust")
+
+_MODES = {
+    "append": "append",
+    "overwrite": "overwrite",
+    "ignore": "ignore",
+    "error": "errorifexists",
+    "errorifexists": "errorifexists",
+    "default": "errorifexists",
+}
+
+Value = str | bool | int | float | None
+
+
+def write(df: DataFrame) -> Writer:
+    """Begin to write a DataFrame into a Hudi table.
+
+    Examples
+    --------
+    >>> sr.write(df).options(**options).mode("append").save(path)  # doctest: +SKIP
+    """
+    return Writer(df)
+
+
+class Writer:
+    """Collects options as Spark's own writer does; ``save`` writes."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self._df = df
+        self._options: dict[str, Value] = {}
+        self._mode = "errorifexists"
+        self._partition_by: tuple[str, ...] = ()
+
+    def format(self, source: str) -> Writer:
+        """Accepts ``"hudi"``, so that nothing but ``df.write`` need change in a pipeline."""
+        if source.lower() not in ("hudi", "org.apache.hudi"):
+            raise InvalidOptionError(f"sparkrobust writes Hudi tables, not {source!r}")
+        return self
+
+    def option(self, key: str, value: Value) -> Writer:
+        """Set one option."""
+        self._options[key] = value
+        return self
+
+    def options(self, **options: Value) -> Writer:
+        """Set several options."""
+        self._options.update(options)
+        return self
+
+    def mode(self, saveMode: str | None) -> Writer:  # noqa: N803 - Spark's own name for it
+        """``append``, ``overwrite``, ``ignore`` or ``errorifexists`` (the default)."""
+        if saveMode is not None:
+            if saveMode.lower() not in _MODES:
+                raise InvalidOptionError(
+                    f"unknown mode {saveMode!r}", hint="append, overwrite, ignore or errorifexists"
+                )
+            self._mode = _MODES[saveMode.lower()]
+        return self
+
+    def partitionBy(self, *cols: str | list[str]) -> Writer:  # noqa: N802 - Spark's own name for it
+        """The partition columns, if ``hoodie.datasource.write.partitionpath.field`` does not say them."""
+        flat: list[str] = []
+        for col in cols:
+            flat += [col] if isinstance(col, str) else list(col)
+        self._partition_by = tuple(flat)
+        return self
+
+    def save(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803 - Spark's own name for it
+        **options: Value,
+    ) -> WriteResult:
+        """Write, and return when the write is durable.
+
+        Raises
+        ------
+        RobustWriteError
+            The write is not part of the table; but for ``CommitUnknownError``, which says what to look at.
+        """
+        if format is not None:
+            self.format(format)
+        self.mode(mode).options(**options)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        target = path if path is not None else self._options.get("path")
+        if not target:
+            raise InvalidOptionError("save needs the path of the table")
+        if not isinstance(self._df, DataFrame) and not hasattr(self._df, "mapInArrow"):
+            raise InvalidInputError(f"sr.write takes a DataFrame, not {type(self._df).__name__}")
+        if getattr(self._df, "isStreaming", False):
+            raise InvalidInputError("a streaming DataFrame can't be written by a batch write")
+        parsed = parse(self._given())
+        for key in parsed.unknown:
+            _log.warning("nobody knows the option %s", key)
+        storage = storage_for(str(target), parsed.storage)
+        return _save(self._df, storage, parsed, self._mode)
+
+    def _given(self) -> Given:
+        given = dict(self._options)
+        key = "hoodie.datasource.write.partitionpath.field"
+        if self._partition_by and key not in given:
+            given[key] = ",".join(self._partition_by)
+        return given
+
+    def saveAsTable(self, name: str, *args: object, **kwargs: object) -> NoReturn:  # noqa: N802
+        """Not without a catalog that knows Hudi; says what to do instead."""
+        raise InvalidInputError(
+            f"saveAsTable({name!r}) needs a catalog that knows Hudi",
+            hint="write with save(path), and register the path with Hudi's jar: "
+            "CREATE TABLE … USING hudi LOCATION 'path'",
+        )
+
+    def insertInto(self, name: str, *args: object, **kwargs: object) -> NoReturn:  # noqa: N802
+        """As :meth:`saveAsTable`."""
+        raise InvalidInputError(f"insertInto({name!r}) needs a catalog that knows Hudi", hint="use save(path)")
+
+
+def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> WriteResult:
+    clock, ids = Clock(), Ids()
+    there = exists(storage)
+    if there and mode == "errorifexists":
+        raise InvalidInputError(
+            f"there is a Hudi table at {storage.url} already",
+            path=storage.url,
+            kind="table-exists",
+            hint='say mode("append") to write into it',
+        )
+    if there and mode == "ignore":
+        return WriteResult(path=storage.url, operation=options.operation.value)
+    if options.operation is Operation.DELETE and mode != "append":
+        raise InvalidInputError('a delete works on the rows of a table: say mode("append")')
+    group = f"sparkrobust-{ids.nonce()}"
+    with Interrupts() as interrupts, JobGroup(df.sparkSession, group, f"sparkrobust: {storage.url}") as jobs:
+        try:
+            if there:
+                table, made = HudiTable.open(storage, clock, ids), False
+            else:
+                table, made = _make_table(df, storage, options, clock, ids)
+            try:
+                return _into_table(df, table, options, jobs, interrupts, replacing=there and mode == "overwrite")
+            except CommitUnknownError:
+                raise
+            except BaseException:
+                if made:
+                    with interrupts.undisturbed():
+                        forget_table(table)
+                raise
+        except KeyboardInterrupt as interrupt:
+            why = "SIGTERM" if isinstance(interrupt, Terminated) else "Ctrl-C"
+            raise OperationCancelled(
+                f"the write into {storage.url} was stopped by {why} and rolled back; "
+                "the table is as it was before",
+                path=storage.url,
+            ) from interrupt
+
+
+def _make_table(
+    df: DataFrame, storage: Storage, options: WriteOptions, clock: Clock, ids: Ids
+) -> tuple[HudiTable, bool]:
+    # What is wrong with the rows' schema shows before there is a table.
+    check_fields(df, TableConfig.of(new_properties(options), path=storage.url), options)
+    storage.make_folder(HOODIE)
+    require_put_if_absent(storage, HOODIE)
+    return make_table(storage, options, clock, ids)
+
+
+def _into_table(
+    df: DataFrame,
+    table: HudiTable,
+    options: WriteOptions,
+    jobs: JobGroup,
+    interrupts: Interrupts,
+    *,
+    replacing: bool,
+) -> WriteResult:
+    url = table.storage.url
+    metadata_table.refuse_or_allow(table, may_drop=options.drop_metadata_table)
+    values = overwriting_properties(table.config, options) if replacing else None
+    if values is None:
+        refuse_contradictions(table.config, options)
+        table.config.refuse_writing(url)
+    with interrupts.undisturbed():
+        rolled_back = roll_back_failed_writes(table)
+    if values is not None:
+        table.config = TableConfig.of(values, path=url)
+    run = WriteRun(
+        df=df, table=table, options=options, jobs=jobs, interrupts=interrupts, new_properties=values
+    )
+    return replace(run.run(), rolled_back=tuple(str(instant.time) for instant in rolled_back))
