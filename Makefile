@@ -1,0 +1,125 @@
+# The contributor's manual: `make help`.  Everything installs itself, once: a virtual environment per
+# purpose, and a Java runtime below .cache where the machine has none that suits Spark.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BOOT ?= python3
+PIP := -m pip install --quiet --disable-pip-version-check
+# Spark 3.5 is happiest on the Pythons of its time; the newest Spark on the newest Python.
+PYTHON = $$($(BOOT) tools/pythons.py 3.13 3.12 3.11 3.10)
+PYTHON35 = $$($(BOOT) tools/pythons.py 3.11 3.10 3.12 3.13)
+PYTHONS = $(shell $(BOOT) tools/pythons.py | cut -d' ' -f1)
+NEWEST := .venv/bin/python -m tools.in_venv
+SPARK35 := .venv35/bin/python -m tools.in_venv
+ORACLE := .venv-oracle/bin/python
+HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
+
+NEEDS_SPARK := tests/spark tests/packaging
+WITHOUT_SPARK := --ignore=tests/interop $(NEEDS_SPARK:%=--ignore=%)
+# Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
+ARGS ?=
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+# -- what a user tries first ---------------------------------------------------------------------
+
+.PHONY: demo
+demo: .venv/.installed ## a cluster, a write, an executor killed in the middle of it, and what became of the table
+	@$(NEWEST) python -m tools.demo
+
+# -- tests -----------------------------------------------------------------------------------------
+
+.PHONY: test test-unit test-spark test-spark35
+test: test-unit test-spark test-spark35 ## all tests but interop: without Spark on every Python here, then on both Sparks
+
+test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
+	@echo "Pythons on this machine: $(PYTHONS)"
+	@for version in $(PYTHONS); do \
+	    echo "== without Spark, Python $$version"; \
+	    .venv-unit-$$version/bin/python -m tools.in_venv python -m pytest -q tests $(WITHOUT_SPARK) $(ARGS) || exit 1; \
+	done
+
+test-spark: .venv/.installed ## tests on the newest Spark
+	@echo "== Spark $$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')"
+	@$(NEWEST) python -m pytest -q $(wildcard $(NEEDS_SPARK)) $(ARGS)
+
+test-spark35: .venv35/.installed ## tests on Spark 3.5
+	@echo "== Spark $$(.venv35/bin/python -c 'import pyspark; print(pyspark.__version__)')"
+	@$(SPARK35) python -m pytest -q $(wildcard $(NEEDS_SPARK)) $(ARGS)
+
+.PHONY: interop
+interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against the real Hudi and hudi-rs
+	@SPARKROBUST_ORACLE_PYTHON=$(CURDIR)/$(ORACLE) SPARKROBUST_ORACLE_JAR=$(CURDIR)/$(HUDI_JAR) \
+	    $(SPARK35) python -m pytest -q tests/interop $(ARGS)
+
+.PHONY: check
+check: .venv/.installed ## style (ruff), types (mypy --strict), layers, and that generated files are current
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy -p sparkrobust
+	@$(NEWEST) python -m pytest -q tests/house
+
+.PHONY: bench
+bench: ## side by side with plain parquet, Hudi, Delta and Iceberg; figures, JSON and a plot into build/bench
+	@$(PYTHON35) benchmarks/install.py
+	@.venv-bench/bin/python -m tools.in_venv python -m benchmarks run --out build/bench $(ARGS)
+
+# -- what is built ---------------------------------------------------------------------------------
+
+.PHONY: zip wheel docs
+zip: ## dist/sparkrobust.zip, for spark-submit --py-files
+	@$(BOOT) tools/make_zip.py dist/sparkrobust.zip
+
+wheel: .venv/.installed ## a wheel in dist
+	@rm -rf build/lib build/bdist.*
+	@.venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+docs: ## write the generated parts again: the README's options and conf/
+	@$(BOOT) -m tools.docs
+
+.PHONY: clean distclean
+clean: ## remove what tests and builds leave
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find sparkrobust tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove the virtual environments and the downloads too
+	@rm -rf .venv .venv35 .venv-oracle .venv-bench .venv-unit-* .cache
+
+# -- installation, each step once --------------------------------------------------------------------
+
+.venv/.installed: setup.cfg tools/java_home.py
+	@echo "installing the newest Spark into .venv"
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@.venv/bin/python $(PIP) setuptools wheel
+	@.venv/bin/python $(PIP) -e '.[dev,spark4,connect]'
+	@$(NEWEST) true
+	@touch $@
+
+.venv35/.installed: setup.cfg tools/java_home.py
+	@echo "installing Spark 3.5 into .venv35"
+	@test -x .venv35/bin/python || $(PYTHON35) -m venv .venv35
+	@.venv35/bin/python $(PIP) setuptools wheel
+	@.venv35/bin/python $(PIP) -e '.[dev,spark35]'
+	@$(SPARK35) true
+	@touch $@
+
+.venv-unit-%/.installed: setup.cfg
+	@echo "installing what the tests without Spark need into .venv-unit-$*"
+	@test -x .venv-unit-$*/bin/python || $$($(BOOT) tools/pythons.py $*) -m venv .venv-unit-$*
+	@.venv-unit-$*/bin/python $(PIP) setuptools wheel
+	@.venv-unit-$*/bin/python $(PIP) -e '.[test]'
+	@touch $@
+
+.venv-oracle/.installed: tools/hudi_jar.py
+	@echo "installing Spark 3.5 and hudi-rs into .venv-oracle"
+	@test -x $(ORACLE) || $(PYTHON35) -m venv .venv-oracle
+	@$(ORACLE) $(PIP) setuptools wheel
+	@$(ORACLE) $(PIP) 'pyspark>=3.5,<3.6' hudi pyarrow pandas 'numpy<2.3'
+	@touch $@
+
+$(HUDI_JAR): .venv-oracle/.installed
+	@$(ORACLE) -m tools.in_venv python -m tools.hudi_jar $@

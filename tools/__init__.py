@@ -1,0 +1,1 @@
+"""What the Makefile runs.  Standard library only: these scripts prepare the machine."""
