@@ -34,6 +34,7 @@ import io
 import os
 import shutil
 import stat as stat_bits
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -418,9 +419,13 @@ def _version(found: os.stat_result, data: bytes) -> str:
 def _remove_tree(folder: str) -> None:
     """Remove a folder; several may do so at once.  Symbolic links are removed, not followed."""
 
-    def gone_already(function: Any, path: str, caught: Any) -> None:
-        error = caught[1]
+    def unless_gone_already(function: Any, path: str, error: BaseException) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    shutil.rmtree(folder, onerror=gone_already)
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(folder, onexc=unless_gone_already)
+    else:
+        shutil.rmtree(
+            folder, onerror=lambda function, path, caught: unless_gone_already(function, path, caught[1])
+        )
