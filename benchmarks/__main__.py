@@ -22,6 +22,7 @@ OTHER_PARTS: dict[str, Callable[[Bench], None]] = {
     "planning": planning.run,
     "memory": memory_use.run,
 }
+OURS_ALONE = frozenset({"growth", "planning", "memory"})
 PARTS = (*table_work.NAMES, *OTHER_PARTS)
 
 
@@ -42,14 +43,16 @@ def main() -> int:
 def _run(bench: Bench, arguments: argparse.Namespace) -> int:
     facts = report.machine_facts()
     wanted = arguments.only or PARTS
-    versions = {
-        engine: bench.worker(engine).ask("facts") for engine in bench.engines if engine != table_work.FLOOR
-    }
+    alone = set(wanted) <= OURS_ALONE
+    engines = [e for e in bench.engines if e != table_work.FLOOR and (not alone or e == one_row.OURS)]
+    versions = {engine: bench.worker(engine).ask("facts") for engine in engines}
     parts = {name: part for name, part in OTHER_PARTS.items() if name in wanted}
     if table_parts := [name for name in wanted if name in table_work.NAMES]:
         dataset = prepare(bench.workload, arguments.cache)
         parts = {"table work": lambda bench: table_work.run(bench, dataset, table_parts), **parts}
     for name, part in parts.items():
+        if name in OURS_ALONE and one_row.OURS not in bench.engines:
+            continue
         bench.say(name)
         try:
             part(bench)

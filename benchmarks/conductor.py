@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.places import ROOT
+from benchmarks.processes import processor_seconds
 from benchmarks.workload import Workload
 
 
@@ -50,12 +51,22 @@ class Worker:
         """The process id of the driver's Python."""
         return self._process.pid
 
+    @property
+    def lives(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
-        """Send one request and wait for its answer."""
+        """Send one request and wait for its answer; ``processor`` is the processor time that it took."""
+        before = processor_seconds(self.pid)
+        answer = self._exchange({"do": do, **request})
+        return {**answer, "processor": processor_seconds(self.pid) - before}
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         # A process that is gone breaks the pipe; its end is told where its answer is missing.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps({"do": do, **request}) + "\n")
+            self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         return self._answer()
 
@@ -95,6 +106,7 @@ class Bench:
     out: Path
     engines: Sequence[str]
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    processor: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     steps: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     megabytes: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -111,7 +123,9 @@ class Bench:
             worker.close()
 
     def worker(self, engine: str) -> Worker:
-        """The living worker of an engine, started when it is first needed."""
+        """The living worker of an engine, started when it is first needed, and again when it has ended."""
+        if engine in self._workers and not self._workers[engine].lives:
+            self._workers.pop(engine).close()
         if engine not in self._workers:
             self._workers[engine] = self.fresh_worker(engine)
         return self._workers[engine]
@@ -120,9 +134,11 @@ class Bench:
         """A new worker that nobody has asked anything yet; the caller closes it."""
         return Worker(engine, tables=self.tables, logs=self.out, memory=self.memory)
 
-    def record(self, step: str, contestant: str, seconds: float) -> None:
-        """Keep one measured time."""
+    def record(self, step: str, contestant: str, seconds: float, processor: float | None = None) -> None:
+        """Keep one measured time, and the processor time beside it where it's known."""
         self.times.setdefault(step, {}).setdefault(contestant, []).append(seconds)
+        if processor is not None:
+            self.processor.setdefault(step, {}).setdefault(contestant, []).append(processor)
 
     def note(self, text: str) -> None:
         """Say something that belongs to the result, now and in the report."""
@@ -131,7 +147,7 @@ class Bench:
 
     def give_up(self, contestant: str, error: Exception) -> None:
         """Go on without a contestant that failed; the report says so."""
-        self.unavailable[contestant] = str(error)
+        self.unavailable[f"{contestant} (after {len(self.times)} steps)"] = str(error)
         self.say(f"{contestant} is out of this part: {error}")
 
     def say(self, text: str) -> None:

@@ -58,13 +58,14 @@ def _lines(path: str) -> list[str]:
 
 def write(bench: Bench, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     """Write ``results.json``, ``report.txt`` and the plot into the output folder; return the text."""
-    verdicts = judge(bench.workload, bench.times, bench.megabytes)
+    verdicts = judge(bench.workload, bench.times, bench.processor, bench.megabytes)
     document = {
         "facts": {"start": facts, "end_load": os.getloadavg(), "engines": versions},
         "workload": asdict(bench.workload),
         "rounds": bench.rounds,
         "warm_ups": bench.warm_ups,
         "seconds": bench.times,
+        "processor_seconds": bench.processor,
         "seconds_by_step_of_ours": bench.steps,
         "megabytes": bench.megabytes,
         "targets": [asdict(verdict) for verdict in verdicts],
@@ -85,17 +86,21 @@ def _text(bench: Bench, facts: Mapping[str, Any], verdicts: Sequence[Verdict]) -
         lines += ["", step]
         for name, seconds in sorted(contestants.items(), key=lambda item: median(item[1])):
             spread = f"({min(seconds):.2f} to {max(seconds):.2f}, {len(seconds)} times)"
-            lines.append(f"  {name:44} {median(seconds):8.2f} s  {spread}")
+            processor = bench.processor.get(step, {}).get(name)
+            used = f"processor {median(processor):8.2f} s" if processor else " " * 20
+            lines.append(f"  {name:44} {median(seconds):8.2f} s  {used}  {spread}")
     if bench.megabytes:
         lines += ["", "megabytes"]
         lines += [f"  {name:70} {value:8.0f}" for name, value in bench.megabytes.items()]
     if bench.steps:
         lines += ["", "sparkrobust, seconds by step (medians)"]
         lines += [f"  {name:40} {steps_line(steps)}" for name, steps in bench.steps.items()]
-    lines += ["", "targets"]
+    lines += ["", "targets (last column: the ratio of processor times)"]
     for verdict in verdicts:
         word = WORDS[verdict.passed]
-        lines.append(f"  {word:5} {verdict.subject:62} {verdict.target:10} {verdict.measured}")
+        lines.append(
+            f"  {word:5} {verdict.subject:62} {verdict.target:10} {verdict.measured:28} {verdict.processor}"
+        )
     lines += [f"note: {note}" for note in bench.notes]
     lines += [f"out of the run: {name}: {why}" for name, why in bench.unavailable.items()]
     return lines

@@ -13,6 +13,7 @@ from benchmarks.places import PEER_JARS, jar_file
 
 COMMON_SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     # Four tasks for each of the two cores. Spark's default of 200 would cost each engine that shuffles by its
     # own machinery more than the adaptive execution of the others, which says nothing about the formats.

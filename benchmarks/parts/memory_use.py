@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.conductor import Bench, Worker, WrongResultError
-from benchmarks.memory import DRIVER, JVM, TASK, PeakMemory
 from benchmarks.parts import planning
 from benchmarks.parts.one_row import ONE_PARTITION, OURS
+from benchmarks.processes import DRIVER, JVM, TASK, PeakMemory
 
 BIG_TABLE = "big_file"
 BIG_FILE_OPTIONS = {"hoodie.parquet.max.file.size": str(4 * 2**30), "hoodie.parquet.small.file.limit": "0"}
@@ -48,7 +48,7 @@ def _merge(bench: Bench) -> None:
         shutil.rmtree(bench.tables / OURS / BIG_TABLE, ignore_errors=True)
     if found["region-00"][0] != rows:
         raise WrongResultError(f"the big table holds {found['region-00'][0]} rows and must hold {rows}")
-    bench.record("merge of one big base file", OURS, answer["seconds"])
+    bench.record("merge of one big base file", OURS, answer["seconds"], answer["processor"])
     bench.megabytes[MERGE_WORKER] = memory.peaks[TASK]
 
 

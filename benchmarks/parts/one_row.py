@@ -102,7 +102,7 @@ def _take_turns(bench: Bench, writers: dict[str, Writer], steps: tuple[str, ...]
             for name in rotated(able, number):
                 answer = writers[name].commit(step)
                 if number >= 0:
-                    bench.record(step + suffix, name, answer["seconds"])
+                    bench.record(step + suffix, name, answer["seconds"], answer["processor"])
                     if answer["steps"]:
                         bench.steps.setdefault(f"{step}{suffix} {name}".strip(), []).append(answer["steps"])
     for writer in writers.values():

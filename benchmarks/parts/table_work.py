@@ -130,7 +130,7 @@ class TableWork:
             rows={"parquet": str(self.dataset.rows_of(step.rows))},
             options=dict(contestant.options),
         )
-        self._record(step.name, name, answer["seconds"])
+        self._record(step.name, name, answer)
         if answer["steps"] and self.counts:
             self.bench.steps.setdefault(step.name, []).append(answer["steps"])
 
@@ -142,10 +142,10 @@ class TableWork:
         files = [Path(unquote(urlparse(file).path)) for file in sorted(self._files(source))]
         os.sync()
         into = self.bench.tables / FLOOR
-        seconds, rows = self.floor.rewrite(files, into)
+        answer, rows = self.floor.rewrite(files, into)
         if rows < self.bench.workload.rows:
             raise WrongResultError(f"the floor copied {rows} rows")
-        self._record("upsert", FLOOR, seconds)
+        self._record("upsert", FLOOR, answer)
         shutil.rmtree(into)
 
     def _files(self, name: str) -> set[str]:
@@ -167,7 +167,7 @@ class TableWork:
     def _read(self, name: str) -> None:
         answer = self.bench.worker(CONTESTANTS[name].engine).ask("aggregate", table=self._table(name))
         self._compare(name, answer["found"])
-        self._record(READ, name, answer["seconds"])
+        self._record(READ, name, answer)
 
     def _read_same_files(self, name: str) -> None:
         if name != "sparkrobust":
@@ -176,12 +176,13 @@ class TableWork:
             worker = self.bench.worker(CONTESTANTS[name].engine)
             answer = worker.ask("aggregate_files", table=self._table(name), schema=schema)
             self._compare(name, answer["found"])
-            self._record(READ, label, answer["seconds"])
+            self._record(READ, label, answer)
 
-    def _record(self, step: str, name: str, seconds: float) -> None:
-        self.bench.say(f"  {step:14} {name:28} {seconds:8.2f} s")
+    def _record(self, step: str, name: str, answer: Mapping[str, float]) -> None:
+        seconds, processor = answer["seconds"], answer["processor"]
+        self.bench.say(f"  {step:14} {name:40} {seconds:8.2f} s {processor:8.2f} s of processor")
         if self.counts:
-            self.bench.record(step, name, seconds)
+            self.bench.record(step, name, seconds, processor)
 
     def _forget(self, contestant: Contestant) -> None:
         shutil.rmtree(
