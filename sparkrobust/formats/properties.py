@@ -121,7 +121,7 @@ def render(values: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
     comments
         Lines for the top; a line break in one starts another comment line.
     """
-    lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment)]
+    lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment.replace("\0", "\\u0000"))]
     lines += [f"{_escaped(key, key=True)}={_escaped(value, key=False)}" for key, value in values.items()]
     text = "".join(f"{line}\n" for line in lines)
     return b"".join(_in_latin_1(char) for char in text) if not text.isascii() else text.encode("ascii")
