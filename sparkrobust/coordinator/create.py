@@ -116,8 +116,16 @@ def refuse_contradictions(config: TableConfig, options: WriteOptions) -> None:
         ("hoodie.datasource.write.recordkey.field", options.record_key_fields, config.key_fields),
         ("hoodie.datasource.write.partitionpath.field", options.partition_fields, config.partition_fields),
         ("hoodie.datasource.write.precombine.field", options.ordering_fields, config.ordering_fields),
-        ("hoodie.datasource.write.hive_style_partitioning", options.hive_style_partitioning, config.hive_style),
-        ("hoodie.datasource.write.partitionpath.urlencode", options.url_encode_partitions, config.url_encoded),
+        (
+            "hoodie.datasource.write.hive_style_partitioning",
+            options.hive_style_partitioning,
+            config.hive_style,
+        ),
+        (
+            "hoodie.datasource.write.partitionpath.urlencode",
+            options.url_encode_partitions,
+            config.url_encoded,
+        ),
         (
             "hoodie.datasource.write.keygenerator.class",
             options.key_generator and options.key_generator.value,

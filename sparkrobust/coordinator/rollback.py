@@ -7,9 +7,15 @@ done again: deleting what is gone is fine.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
-from sparkrobust.coordinator.leftovers import begin_markers, control_folders, sweep_control_folder, sweep_finished
+from sparkrobust.coordinator.leftovers import (
+    begin_markers,
+    control_folders,
+    sweep_control_folder,
+    sweep_finished,
+)
 from sparkrobust.coordinator.stand_in import restore_properties
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
@@ -22,7 +28,7 @@ from sparkrobust.storage.contract import AlreadyExistsError
 
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
-    """Finish pending rollbacks, roll back pending writes, sweep what ended writes left; what was rolled back."""
+    """Finish pending rollbacks, roll back pending writes, sweep what ended ones left; say which."""
     for instant in table.timeline.pending:
         if instant.action is Action.ROLLBACK:
             _finish(table, instant)
@@ -53,7 +59,12 @@ def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
     for path, kind in sorted(marked, key=lambda mark: mark[0]):
         partition, _, name = path.rpartition("/")
         base = BaseFileName.parse(name)
-        if kind is MarkerType.APPEND or base is None or base.instant != failed.time or problem_with(partition):
+        if (
+            kind is MarkerType.APPEND
+            or base is None
+            or base.instant != failed.time
+            or problem_with(partition)
+        ):
             raise CorruptTableError(
                 f"{marker_folder(failed.time)} marks {path!r}, which is no base file of {failed.time}",
                 path=marker_folder(failed.time),
@@ -73,17 +84,17 @@ def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
 
 
 def _absolute(table: HudiTable, path: str) -> str:
-    # Hudi spells a local path with one slash after the scheme.
-    return f"{table.storage.url.replace('file:///', 'file:/', 1)}/{path}"
+    # Hudi's plans have a local path without a scheme.
+    return f"{table.storage.url.removeprefix('file://')}/{path}"
 
 
 def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
     """A path of a plan, which any writer may have written, as one inside of this table."""
     root = _absolute(table, "")
-    for spelling in (root, root.replace("file:/", "file:///", 1), root.replace("s3://", "s3a://", 1),
-                     root.replace("s3a://", "s3://", 1), root.removeprefix("file:")):
+    spellings = (root, f"file:{root}", f"file://{root}", root.replace("s3://", "s3a://", 1))
+    for spelling in (*spellings, root.replace("s3a://", "s3://", 1)):
         if absolute.startswith(spelling):
-            relative = absolute[len(spelling):]
+            relative = absolute[len(spelling) :]
             if problem_with(relative) is None:
                 return relative
     raise CorruptTableError(
@@ -100,10 +111,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan) -> None:
         for path in request.files_to_be_deleted
     ]
     inflight = replace(rollback, state=State.INFLIGHT)
-    try:
+    with contextlib.suppress(AlreadyExistsError):  # an earlier execution of this plan came as far
         storage.put_if_absent(instant_file(inflight), b"")
-    except AlreadyExistsError:
-        pass  # an earlier execution of this plan came as far
     _discard_staged(table, plan)
     for path in victims:
         storage.delete(path)

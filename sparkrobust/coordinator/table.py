@@ -43,7 +43,9 @@ class _CommitCache:
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key]
-        kind = ReplaceCommitMetadata if instant.action.when_complete is Action.REPLACE_COMMIT else CommitMetadata
+        kind = (
+            ReplaceCommitMetadata if instant.action.when_complete is Action.REPLACE_COMMIT else CommitMetadata
+        )
         found = kind.from_bytes(table.read(path), path=path)
         with self._lock:
             self._known[key] = found
@@ -154,18 +156,14 @@ class HudiTable:
             else:
                 wanted = list(partitions)
                 listed = zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True)
-            files = (
-                (partition, name, size) for partition, found in listed for name, size in found
-            )
+            files = ((partition, name, size) for partition, found in listed for name, size in found)
             return latest_base_files(files, self.timeline, self.replaced())
 
     def _listed(self, folder: str) -> tuple[list[tuple[str, int]], list[str]]:
         files, folders = self.storage.list(folder)
         return [(info.path.rpartition("/")[2], info.size) for info in files], folders
 
-    def _walk_partitions(
-        self, pool: ThreadPoolExecutor
-    ) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    def _walk_partitions(self, pool: ThreadPoolExecutor) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Level by level: a folder with a partition file is a partition, and nothing below it is."""
         level = [""]
         while level:
@@ -176,7 +174,6 @@ class HudiTable:
                 else:
                     below += [path for path in folders if path != HOODIE]
             level = below
-
 
 
 def exists(storage: Storage) -> bool:

@@ -9,6 +9,7 @@ be worse than a failure.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
@@ -49,7 +50,9 @@ class Transaction:
         return self.control.instant
 
     def _file(self, state: State) -> str:
-        return instant_file(Instant(time=self.time, action=self.action, state=state, completion=self.completion))
+        return instant_file(
+            Instant(time=self.time, action=self.action, state=state, completion=self.completion)
+        )
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -71,10 +74,8 @@ class Transaction:
             if storage.stat(marker) is None:
                 storage.make_folder(partition)
                 content = PartitionMetadata.of_partition(partition, self.time).render(now)
-                try:
+                with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
                     storage.put_if_absent(marker, content)
-                except AlreadyExistsError:
-                    pass  # another writer was faster; it says the same
         storage.publish_all(files)
 
     def complete(

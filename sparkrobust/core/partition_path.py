@@ -33,6 +33,8 @@ def problem_with(path: str) -> str | None:
             return f"it has the part {part!r}"
         if len(part.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
             return f"a part is longer than {_LONGEST_NAME} bytes"
+        if ":" in part:
+            return "it contains a colon, which Hadoop's file systems can't read"
         if any(ord(c) < 0x20 or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in part):
             return "it contains a control character"
     return None

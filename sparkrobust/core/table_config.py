@@ -84,7 +84,9 @@ class TableConfig:
                 hint="versions 8 and 9 are served: upgrade the table with Hudi 1.x first",
             )
         # A field may carry its generator, as in `region:SIMPLE`.
-        partitions = tuple(part.partition(":")[0] for part in _fields(values.get("hoodie.table.partition.fields")))
+        partitions = tuple(
+            part.partition(":")[0] for part in _fields(values.get("hoodie.table.partition.fields"))
+        )
         keys = _fields(values.get("hoodie.table.recordkey.fields"))
         metadata = (values.get(METADATA_PARTITIONS), values.get(METADATA_PARTITIONS_INFLIGHT))
         return cls(

@@ -27,8 +27,9 @@ def opened(storage: Storage, base: BaseFile) -> Iterator[pq.ParquetFile]:
     try:
         with storage.open(base.path) as source:
             # A file on a local disk is read by Arrow itself, without a detour through Python.
-            mapped = isinstance(source, io.BufferedReader) and isinstance(source.name, str)
-            with open_file(pa.memory_map(source.name) if mapped else source, path=base.path) as file:
+            local = getattr(source, "name", None) if isinstance(source, io.BufferedReader) else None
+            arrows = pa.memory_map(local) if isinstance(local, str) else source
+            with open_file(arrows, path=base.path) as file:
                 yield file
     except NotFoundError as error:
         raise CorruptTableError(

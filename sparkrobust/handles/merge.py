@@ -73,7 +73,9 @@ class _Incoming:
         """The rows whose key the base file does not hold, and that are no deletes."""
         if self.rules.delete:
             return
-        matched = pa.concat_arrays([one.cast(pa.int64()) for one in self._matched] or [pa.array([], pa.int64())])
+        matched = pa.concat_arrays(
+            [one.cast(pa.int64()) for one in self._matched] or [pa.array([], pa.int64())]
+        )
         new = pc.invert(members(len(self.keys), matched))
         if self.deleted is not None:
             new = pc.and_(new, pc.invert(self.deleted))

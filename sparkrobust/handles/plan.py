@@ -119,7 +119,7 @@ class SlotResult:
         plain = json.loads(text)
         if plain["version"] != PLAN_VERSION:
             raise InternalError(
-                f"a task answered in version {plain['version']} of the plan, this driver speaks {PLAN_VERSION}",
+                f"a task answered in version {plain['version']}, this driver speaks {PLAN_VERSION}",
                 hint="executors and driver must have the same sparkrobust",
             )
         return cls(

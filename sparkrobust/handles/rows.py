@@ -29,9 +29,7 @@ def check_ordering(table: pa.Table, fields: tuple[str, ...]) -> None:
     """Every row has a value in every ordering field, or ``InvalidKeyError``."""
     for name in fields:
         if name in table.column_names and table[name].null_count:
-            raise InvalidKeyError(
-                f"{table[name].null_count} rows have a null in the ordering field {name!r}"
-            )
+            raise InvalidKeyError(f"{table[name].null_count} rows have a null in the ordering field {name!r}")
 
 
 def check_path(path: str) -> None:
@@ -60,11 +58,9 @@ def stamped(table: pa.Table, schema: pa.Schema, instant: str, slot: int, first: 
     numbers = pc.add(positions(count), first).cast(pa.string())
     seqno = pc.binary_join_element_wise(pa.scalar(f"{instant}_{slot}"), numbers, "_")
     data = conform(table, schema)
-    return pa.Table.from_arrays(
-        [pa.chunked_array([pa.repeat(pa.scalar(instant), count)]), pa.chunked_array([seqno]), table[KEY]]
-        + data.columns,
-        schema=file_schema(schema),
-    )
+    time = pa.chunked_array([pa.repeat(pa.scalar(instant), count)])
+    columns = [time, pa.chunked_array([seqno]), table[KEY], *data.columns]
+    return pa.Table.from_arrays(columns, schema=file_schema(schema))
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
@@ -104,9 +100,7 @@ def by_partition(table: pa.Table) -> list[tuple[str, pa.Table]]:
     if len(paths) == 1:
         return [(paths[0], table)]
     order = pc.sort_indices(codes.indices)
-    counts = {
-        item["values"]: item["counts"] for item in pc.value_counts(codes.indices).to_pylist()
-    }
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(codes.indices).to_pylist()}
     grouped = table.take(order)
     found, start = [], 0
     for code, path in enumerate(paths):
@@ -119,7 +113,7 @@ def deleted(table: pa.Table, rules: Rules) -> pa.ChunkedArray | None:
     """Which incoming rows delete their key; ``None`` where none can."""
     if rules.delete:
         return pa.chunked_array([pa.repeat(pa.scalar(True), table.num_rows)])
-    if rules.match and IS_DELETED in table.column_names:
+    if IS_DELETED in table.column_names:
         return pc.fill_null(table[IS_DELETED].cast(pa.bool_()), False)
     return None
 

@@ -17,3 +17,22 @@ def as_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
     """0, 1, … count - 1, spread over tasks."""
     return spark.range(0, count, 1, max(1, min(count, tasks)))
+
+
+class Frames:
+    """The session of a write, and the DataFrames that it keeps for a while."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._kept: list[DataFrame] = []
+
+    def persist(self, frame: DataFrame) -> DataFrame:
+        """Keep what is computed twice: it costs less, and the second time gives the same rows."""
+        kept = frame.persist()
+        self._kept.append(kept)
+        return kept
+
+    def release(self) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -46,11 +47,14 @@ def text_of(name: str, kind: t.DataType, what: str, *, readable_timestamps: bool
         epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
         return F.expr(f"timestampdiff(MICROSECOND, {epoch}, {quoted(name)})").cast("string")
     if isinstance(kind, t.DecimalType):
-        # A plain cast turns to scientific notation for small numbers.
-        pattern = "0." + "0" * kind.scale if kind.scale else "0"
-        return F.expr(f"format_number({quoted(name)}, '{pattern}')")
-    if isinstance(kind, (t.BinaryType, t.ArrayType, t.MapType, t.StructType)):
-        raise InvalidKeyError(f"the {what} field {name!r} is of type {kind.simpleString()}, which can't be one")
+        # Java's spelling, which a cast gives or not by the session's ANSI mode.
+        return F.when(column.isNotNull(), F.format_string("%s", column))
+    if isinstance(kind, t.BinaryType):
+        return F.lower(F.hex(column))
+    if isinstance(kind, (t.ArrayType, t.MapType, t.StructType)):
+        raise InvalidKeyError(
+            f"the {what} field {name!r} is of type {kind.simpleString()}, which can't be one"
+        )
     return column.cast("string")
 
 
@@ -64,7 +68,12 @@ def _readable(column: Column) -> Column:
 def record_key(config: TableConfig, schema: t.StructType, *, readable_timestamps: bool) -> Column:
     """The record key of each row; null or empty where it is missing, which later is an error."""
     texts = [
-        text_of(name, field_type(schema, name, "record key"), "record key", readable_timestamps=readable_timestamps)
+        text_of(
+            name,
+            field_type(schema, name, "record key"),
+            "record key",
+            readable_timestamps=readable_timestamps,
+        )
         for name in config.key_fields
     ]
     if not config.keys_are_composed:
@@ -73,13 +82,15 @@ def record_key(config: TableConfig, schema: t.StructType, *, readable_timestamps
         F.concat(F.lit(f"{name}:"), F.when(text.isNull(), _NULL).when(text == "", _EMPTY).otherwise(text))
         for name, text in zip(config.key_fields, texts, strict=True)
     ]
-    missing = reduce(Column.__and__, [text.isNull() | (text == "") for text in texts])
+    missing = reduce(and_, [text.isNull() | (text == "") for text in texts])
     return F.when(~missing, F.concat_ws(",", *parts))
 
 
 def partition_path(config: TableConfig, schema: t.StructType, *, readable_timestamps: bool) -> Column:
     """The partition path of each row, relative to the table."""
-    parts: Sequence[Column] = [_path_part(config, schema, name, readable_timestamps) for name in config.partition_fields]
+    parts: Sequence[Column] = [
+        _path_part(config, schema, name, readable_timestamps) for name in config.partition_fields
+    ]
     return F.concat_ws("/", *parts) if parts else F.lit("")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.names import META_COLUMNS
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import SchemaConflictError
@@ -16,6 +16,7 @@ from sparkrobust.formats.reconcile import reconcile
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE
 from sparkrobust.options import Operation, WriteOptions
+from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.keys import field_type, partition_path, quoted, record_key
 from sparkrobust.spark.schema import to_arrow
 from sparkrobust.spark.tasks import BAD_ORDERING
@@ -31,38 +32,31 @@ class Incoming:
     """Of the table, once the write is done."""
 
 
-def prepare(
-    df: DataFrame, table: HudiTable, options: WriteOptions, *, replacing: bool, profiled: bool
-) -> Incoming:
+def prepare(df: DataFrame, intent: Intent) -> Incoming:
     """Check the rows' schema against the table's, and add what the write needs to each row.
-
-    Parameters
-    ----------
-    replacing
-        The table's present rows and schema don't count.
-    profiled
-        The rows are looked through before they are written.
 
     Raises
     ------
     InvalidInputError
         A field is missing, or the schemas can't be reconciled; nothing was read yet.
     """
+    config, options = intent.table.config, intent.options
     rows = df.drop(*META_COLUMNS)
-    check_fields(rows, table.config, options)
-    schema = _schema(rows, table, options, replacing)
+    check_fields(rows, config, options)
+    schema = _schema(rows, intent)
     readable = options.consistent_logical_timestamp
     columns = [
-        record_key(table.config, rows.schema, readable_timestamps=readable).alias(KEY),
-        partition_path(table.config, rows.schema, readable_timestamps=readable).alias(PATH),
+        record_key(config, rows.schema, readable_timestamps=readable).alias(KEY),
+        partition_path(config, rows.schema, readable_timestamps=readable).alias(PATH),
     ]
-    if profiled:
-        columns.append(_bad_ordering(table.config, options).alias(BAD_ORDERING))
+    if not intent.bulk:
+        columns.append(_bad_ordering(config, options).alias(BAD_ORDERING))
     if options.operation is Operation.DELETE:
         return Incoming(frame=rows.select(*columns), schema=schema)
-    if profiled:
+    if not intent.bulk:
         columns.append(F.monotonically_increasing_id().alias(SEQUENCE))
-    return Incoming(frame=rows.select(*columns, *(F.col(quoted_name(n)) for n in rows.columns)), schema=schema)
+    columns += [F.col(quoted_name(name)) for name in rows.columns]
+    return Incoming(frame=rows.select(*columns), schema=schema)
 
 
 def check_fields(df: DataFrame, config: TableConfig, options: WriteOptions) -> None:
@@ -92,8 +86,9 @@ def _refuse_ambiguous_names(rows: DataFrame) -> None:
         raise SchemaConflictError(f"column names that sparkrobust keeps for itself: {', '.join(taken)}")
 
 
-def _schema(rows: DataFrame, table: HudiTable, options: WriteOptions, replacing: bool) -> TableSchema:
-    known = None if replacing else table.schema()
+def _schema(rows: DataFrame, intent: Intent) -> TableSchema:
+    table, options = intent.table, intent.options
+    known = None if intent.replacing else table.schema()
     if options.operation is Operation.DELETE and known is not None:
         return known
     incoming = to_arrow(rows.schema)
@@ -110,4 +105,4 @@ def _schema(rows: DataFrame, table: HudiTable, options: WriteOptions, replacing:
 def _bad_ordering(config: TableConfig, options: WriteOptions) -> Column:
     if options.operation is Operation.DELETE or not config.event_time:
         return F.lit(False)
-    return reduce(Column.__or__, [F.col(quoted(name)).isNull() for name in config.ordering_fields])
+    return reduce(or_, [F.col(quoted(name)).isNull() for name in config.ordering_fields])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
@@ -81,7 +82,7 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
         return spark.createDataFrame([], schema)
     root = _spark_url(table.storage.url)
     reader = spark.read.schema(schema)
-    if _folders_tell_partitions(table.config, files):
+    if _folders_tell_partitions(table.config, known.arrow, files):
         # Spark then prunes by the folders, without a look into the files.
         reader = reader.option("basePath", root)
     # The files may come from writers of several schemas, none of which has to be merged: each is
@@ -100,10 +101,15 @@ def _escaped(path: str) -> str:
     return "".join(f"\\{c}" if c in "{}[]*?\\^" else c for c in path)
 
 
-def _folders_tell_partitions(config: TableConfig, files: list[BaseFile]) -> bool:
-    """Whether every folder reads ``field=value``, one level a field, with values that Spark reads back right."""
+def _folders_tell_partitions(config: TableConfig, schema: pa.Schema, files: list[BaseFile]) -> bool:
+    """Whether every folder reads ``field=value``, with values that Spark reads back right."""
     if not (config.hive_style and config.partition_fields):
         return False
+    for name in config.partition_fields:
+        # A timestamp's folder is a number of microseconds, bytes are hexadecimal: Spark reads null.
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is None or pa.types.is_timestamp(kind) or pa.types.is_binary(kind):
+            return False
     return all(_tells(config, partition) for partition in {base.partition for base in files})
 
 

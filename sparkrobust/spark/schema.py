@@ -48,7 +48,9 @@ def _arrow(kind: t.DataType, where: str, problems: list[str]) -> pa.DataType:
         return pa.list_(pa.field("element", element, kind.containsNull))
     if isinstance(kind, t.MapType):
         if not isinstance(kind.keyType, (t.StringType, t.VarcharType, t.CharType)):
-            problems.append(f"{where} (map with keys of type {kind.keyType.simpleString()}; only text can be)")
+            problems.append(
+                f"{where} (map with keys of type {kind.keyType.simpleString()}; only text can be)"
+            )
         value = _arrow(kind.valueType, f"{where}.value", problems)
         return pa.map_(pa.string(), pa.field("value", value, kind.valueContainsNull))
     if isinstance(kind, t.StructType):
@@ -66,8 +68,9 @@ def to_spark(schema: pa.Schema) -> t.StructType:
 
 def _spark(kind: pa.DataType) -> t.DataType:
     for spark_type, arrow_type in reversed(_FLAT):
-        if kind == arrow_type:
-            return spark_type()
+        if arrow_type.equals(kind):
+            found: t.DataType = spark_type()
+            return found
     if pa.types.is_string(kind):
         return t.StringType()
     if pa.types.is_decimal(kind):

@@ -53,7 +53,9 @@ class SlotBook:
         self._drafts[index].rows += rows
         return index
 
-    def for_inserts(self, partition: str, count: int, small_files: Iterable[BaseFile]) -> list[tuple[int, int]]:
+    def for_inserts(
+        self, partition: str, count: int, small_files: Iterable[BaseFile]
+    ) -> list[tuple[int, int]]:
         """(slot, rows) for the new rows of a partition."""
         fill, new = spread_inserts(count, small_files, self._limits)
         shares = [(self.for_file(base, rows), rows) for base, rows in fill]
@@ -82,7 +84,9 @@ class SlotBook:
             draft.rows * self._limits.record_bytes + (draft.base.size if draft.base else 0)
             for draft in self._drafts
         ]
-        return tuple(pack(weights, _TASKS_WANTED, self._limits.small_file_bytes or self._limits.max_file_bytes))
+        return tuple(
+            pack(weights, _TASKS_WANTED, self._limits.small_file_bytes or self._limits.max_file_bytes)
+        )
 
 
 def targets_of(tasks: tuple[int, ...]) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql.types import StructType
+
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Instant
@@ -11,7 +13,6 @@ from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.spark.schema import to_spark
 from sparkrobust.storage.resolve import storage_for
-from pyspark.sql.types import StructType
 
 
 class Table:

@@ -5,7 +5,7 @@ They are classes of this module, so that they are pickled by name and not by the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from sparkrobust.handles.work import run
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
 
-Batches = Iterator[pa.RecordBatch]
+Batches = Iterable[pa.RecordBatch]
 
 FILE = "__sr_file"
 BAD_ORDERING = "__sr_bad_ordering"
@@ -89,7 +89,9 @@ class ProbeFiles:
             for index in batch.column(0).to_pylist():
                 base = self.files[index]
                 found = matching_keys(self.storage, base, self.keys[base.partition])
-                packed = pa.array([found.buffers()[1].to_pybytes()[: 4 * len(found)] if len(found) else b""], pa.binary())
+                packed = pa.array(
+                    [found.buffers()[1].to_pybytes()[: 4 * len(found)] if len(found) else b""], pa.binary()
+                )
                 yield pa.RecordBatch.from_arrays([pa.array([index], pa.int32()), packed], ["file", "found"])
 
 
@@ -136,7 +138,7 @@ class RunSlots:
             raise InternalError("a write handle runs outside of a Spark task")
         task = context.partitionId()
         attempt = Attempt(task=task, token=f"{task}-{context.stageId()}-{Ids().number()}")
-        for result in run(self.plan, attempt, batches):
+        for result in run(self.plan, attempt, iter(batches)):
             yield pa.RecordBatch.from_arrays(
                 [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]
             )

@@ -28,6 +28,7 @@ from sparkrobust.errors import (
     OperationCancelled,
 )
 from sparkrobust.options import Given, Operation, WriteOptions, parse
+from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup, Terminated
 from sparkrobust.spark.pipeline import WriteRun
 from sparkrobust.spark.prepare import check_fields
@@ -86,7 +87,7 @@ class Writer:
         self._options.update(options)
         return self
 
-    def mode(self, saveMode: str | None) -> Writer:  # noqa: N803 - Spark's own name for it
+    def mode(self, saveMode: str | None) -> Writer:
         """``append``, ``overwrite``, ``ignore`` or ``errorifexists`` (the default)."""
         if saveMode is not None:
             if saveMode.lower() not in _MODES:
@@ -96,7 +97,7 @@ class Writer:
             self._mode = _MODES[saveMode.lower()]
         return self
 
-    def partitionBy(self, *cols: str | list[str]) -> Writer:  # noqa: N802 - Spark's own name for it
+    def partitionBy(self, *cols: str | list[str]) -> Writer:
         """The partition columns, if ``hoodie.datasource.write.partitionpath.field`` does not say them."""
         flat: list[str] = []
         for col in cols:
@@ -109,7 +110,7 @@ class Writer:
         path: str | None = None,
         format: str | None = None,
         mode: str | None = None,
-        partitionBy: str | list[str] | None = None,  # noqa: N803 - Spark's own name for it
+        partitionBy: str | list[str] | None = None,
         **options: Value,
     ) -> WriteResult:
         """Write, and return when the write is durable.
@@ -144,7 +145,7 @@ class Writer:
             given[key] = ",".join(self._partition_by)
         return given
 
-    def saveAsTable(self, name: str, *args: object, **kwargs: object) -> NoReturn:  # noqa: N802
+    def saveAsTable(self, name: str, *args: object, **kwargs: object) -> NoReturn:
         """Not without a catalog that knows Hudi; says what to do instead."""
         raise InvalidInputError(
             f"saveAsTable({name!r}) needs a catalog that knows Hudi",
@@ -152,9 +153,11 @@ class Writer:
             "CREATE TABLE … USING hudi LOCATION 'path'",
         )
 
-    def insertInto(self, name: str, *args: object, **kwargs: object) -> NoReturn:  # noqa: N802
+    def insertInto(self, name: str, *args: object, **kwargs: object) -> NoReturn:
         """As :meth:`saveAsTable`."""
-        raise InvalidInputError(f"insertInto({name!r}) needs a catalog that knows Hudi", hint="use save(path)")
+        raise InvalidInputError(
+            f"insertInto({name!r}) needs a catalog that knows Hudi", hint="use save(path)"
+        )
 
 
 def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> WriteResult:
@@ -179,7 +182,9 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
             else:
                 table, made = _make_table(df, storage, options, clock, ids)
             try:
-                return _into_table(df, table, options, jobs, interrupts, replacing=there and mode == "overwrite")
+                return _into_table(
+                    df, table, options, jobs, interrupts, replacing=there and mode == "overwrite"
+                )
             except CommitUnknownError:
                 raise
             except BaseException:
@@ -225,7 +230,6 @@ def _into_table(
         rolled_back = roll_back_failed_writes(table)
     if values is not None:
         table.config = TableConfig.of(values, path=url)
-    run = WriteRun(
-        df=df, table=table, options=options, jobs=jobs, interrupts=interrupts, new_properties=values
-    )
+    intent = Intent(table=table, options=options, replacing=replacing)
+    run = WriteRun(df=df, intent=intent, jobs=jobs, interrupts=interrupts, new_properties=values)
     return replace(run.run(), rolled_back=tuple(str(instant.time) for instant in rolled_back))

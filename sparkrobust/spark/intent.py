@@ -1,0 +1,80 @@
+"""What a write is to do: the meaning of its operation and options for one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkrobust.coordinator.sizing import record_bytes
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.file_ids import SizeLimits
+from sparkrobust.core.write_status import OperationType
+from sparkrobust.handles.plan import FileOptions, Rules
+from sparkrobust.options import DuplicatePolicy, Operation, WriteOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """One write's operation on one table."""
+
+    table: HudiTable
+    options: WriteOptions
+    replacing: bool
+    """All that the table holds is replaced."""
+
+    @property
+    def bulk(self) -> bool:
+        """The rows go to files as they come, unseen before."""
+        return self.options.operation is Operation.BULK_INSERT and not self.options.combine_before_insert
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the incoming keys are looked up in the table."""
+        if self.replacing or self.options.operation is Operation.BULK_INSERT:
+            return False
+        if self.options.operation is Operation.INSERT:
+            return self.options.duplicate_policy is not DuplicatePolicy.NONE
+        return True
+
+    def rules(self) -> Rules:
+        """What the handles do with the rows of one key."""
+        options, operation = self.options, self.options.operation
+        if operation is Operation.DELETE:
+            return Rules(combine=False, match=True, delete=True)
+        ordering = self.table.config.ordering_fields if self.table.config.event_time else ()
+        if operation is Operation.UPSERT:
+            return Rules(combine=options.combine_before_upsert, match=True, delete=False, ordering=ordering)
+        return Rules(
+            combine=options.combine_before_insert,
+            match=operation is Operation.INSERT and not options.merge_allow_duplicate_on_inserts,
+            delete=False,
+            ordering=ordering,
+        )
+
+    def size_limits(self) -> SizeLimits:
+        """How many rows go to which files."""
+        options = self.options
+        fills = not self.replacing and options.operation is not Operation.BULK_INSERT
+        return SizeLimits(
+            max_file_bytes=options.max_file_size,
+            small_file_bytes=options.small_file_limit if fills else 0,
+            record_bytes=record_bytes(self.table, options.record_size_estimate),
+            records_per_new_file=None if options.insert_auto_split else options.insert_split_size,
+        )
+
+    def file_options(self) -> FileOptions:
+        """How the files are written."""
+        options = self.options
+        return FileOptions(
+            codec=options.codec.value if options.codec.value != "uncompressed" else "none",
+            max_file_bytes=options.max_file_size,
+            # Files end at row groups: with four to a file none grows much beyond its size.
+            row_group_bytes=max(1 << 14, min(options.block_size, options.max_file_size // 4)),
+            page_bytes=options.page_size,
+            dictionary=options.dictionary,
+        )
+
+    def operation_type(self) -> OperationType:
+        """The operation that the commit records."""
+        if self.replacing:
+            return OperationType.INSERT_OVERWRITE_TABLE
+        return OperationType[self.options.operation.name]
