@@ -14,7 +14,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.places import JARS, PEER_JARS, VENV, jar_file
 
-REQUIREMENTS = ("pyspark==3.5.*", "pyarrow", "numpy", "matplotlib", "fastavro", "fsspec", "setuptools")
+REQUIREMENTS = (
+    "pyspark==3.5.*",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "matplotlib",
+    "fastavro",
+    "fsspec",
+    "setuptools",
+)
 
 
 def install_environment() -> None:

@@ -48,7 +48,7 @@ def _one_row(bench: Bench, step: str, repeat: int) -> None:
 
 def _say(what: str, answer: dict[str, Any]) -> None:
     steps, seconds = answer["steps"], answer["seconds"]
-    print(f"{what}: {seconds:.3f} s")
+    print(f"{what}: {seconds:.3f} s, processor {answer['processor']:.3f} s")
     for name, value in steps.items():
         print(f"    {name:32} {value:8.3f} s  {value / seconds:6.1%}")
     if steps:
