@@ -1,0 +1,94 @@
+"""What the timeline says: which instants are pending, which files are part of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkrobust.core.instant import Action, InstantTime, State
+from sparkrobust.core.names import BaseFileName
+from sparkrobust.core.timeline import Timeline
+from sparkrobust.core.view import latest_base_files
+
+
+def of(*names: str) -> Timeline:
+    return Timeline.of_names(names)
+
+
+def test_an_instant_is_seen_once_in_its_highest_state() -> None:
+    timeline = of("10.commit.requested", "10.inflight", "10_15.commit", "20.commit.requested", "20.inflight")
+    assert [(i.time, i.state) for i in timeline.instants] == [("10", State.COMPLETED), ("20", State.INFLIGHT)]
+    assert timeline.instants[0].completion == "15"
+
+
+def test_the_order_of_the_listing_does_not_matter() -> None:
+    names = ["10.commit.requested", "10.inflight", "10_15.commit", "20.clustering.requested", "20_31.replacecommit"]
+    assert of(*names) == of(*reversed(names))
+
+
+def test_a_completed_clustering_is_a_replacecommit_and_a_pending_one_is_a_clustering() -> None:
+    assert of("20.clustering.requested", "20.clustering.inflight").instants[0].action is Action.CLUSTERING
+    done = of("20.clustering.requested", "20.clustering.inflight", "20_25.replacecommit").instants
+    assert [(i.action, i.pending) for i in done] == [(Action.REPLACE_COMMIT, False)]
+
+
+def test_a_savepoint_has_the_time_of_its_commit_and_hides_nothing_of_it() -> None:
+    timeline = of("10_15.commit", "10.savepoint.inflight", "10_17.savepoint")
+    assert {i.action for i in timeline.instants} == {Action.COMMIT, Action.SAVEPOINT}
+
+
+def test_a_file_older_than_the_timeline_counts_as_committed_and_a_newer_stray_does_not() -> None:
+    timeline = of("20_25.commit", "30.commit.requested", "30.inflight")
+    assert timeline.is_committed("10")  # archived
+    assert timeline.is_committed("20")
+    assert not timeline.is_committed("25")
+    assert not timeline.is_committed("30")
+
+
+def test_on_an_empty_timeline_nothing_is_committed() -> None:
+    assert not of().is_committed("10")
+    assert of().newest_time == ""
+    assert of().latest_write is None
+
+
+def test_a_commit_held_back_by_a_savepoint_is_not_the_start_of_the_timeline() -> None:
+    # Archiving went on past the savepointed commit 10: the hole between 10 and 30 was archived.
+    timeline = of("10_15.commit", "10_16.savepoint", "30_35.commit")
+    assert timeline.start == "30"
+    assert timeline.is_committed("20")
+
+
+def test_the_newest_time_counts_completions_too() -> None:
+    assert of("10_99.commit", "20.commit.requested").newest_time == "99"
+
+
+def test_cleans_and_rollbacks_are_no_writes() -> None:
+    timeline = of("10_15.clean", "11_12.rollback", "20_21.commit")
+    assert [i.time for i in timeline.completed_writes] == ["20"]
+    assert timeline.find("11", Action.ROLLBACK) is not None
+    assert timeline.find("11", Action.COMMIT) is None
+
+
+def base(file_id: str, instant: str, token: str = "0-0-0") -> str:
+    return str(BaseFileName(file_id=file_id, write_token=token, instant=InstantTime(instant)))
+
+
+def view(timeline: Timeline, *files: tuple[str, str], replaced: dict[str, frozenset[str]] | None = None) -> list[str]:
+    found = latest_base_files(((p, n, 1) for p, n in files), timeline, replaced or {})
+    return [f"{f.partition}/{f.name.instant}" for f in found]
+
+
+def test_the_newest_committed_file_of_each_group_is_the_snapshot() -> None:
+    timeline = of("10_11.commit", "20_21.commit", "30.commit.requested", "30.inflight")
+    files = [("p", base("a", "10")), ("p", base("a", "20")), ("p", base("a", "30")), ("q", base("b", "10"))]
+    assert view(timeline, *files) == ["p/20", "q/10"]
+
+
+def test_a_replaced_group_is_gone_in_its_partition_only() -> None:
+    timeline = of("10_11.commit", "20_21.replacecommit")
+    files = [("p", base("a", "10")), ("q", base("a", "10"))]
+    assert view(timeline, *files, replaced={"p": frozenset({"a"})}) == ["q/10"]
+
+
+@pytest.mark.parametrize("name", [".hoodie_partition_metadata", ".a_0_10.parquet", "x.parquet", "a_0_10.parquet.tmp"])
+def test_other_files_in_a_partition_are_no_data(name: str) -> None:
+    assert view(of("10_11.commit"), ("p", name)) == []
