@@ -121,6 +121,11 @@ class TableConfig:
         new_encoding = _true(self.values.get("hoodie.write.complex.keygen.new.encoding"))
         return self.version >= CURRENT_VERSION or not new_encoding
 
+    @property
+    def paths_are_values(self) -> bool:
+        """Partition paths are made of the fields' values as they are, and not of something derived."""
+        return self.key_generator.removesuffix("_AVRO") in {item.value for item in KeyGenerator}
+
     def refuse_reading(self, path: str) -> None:
         """``UnsupportedTableError`` for a table whose snapshot we can't tell."""
         reasons = []
@@ -138,7 +143,7 @@ class TableConfig:
         reasons = []
         if not self.key_fields:
             reasons.append("it has no record key (Hudi makes its keys)")
-        if self.key_generator.removesuffix("_AVRO") not in {item.value for item in KeyGenerator}:
+        if not self.paths_are_values:
             reasons.append(f"its key generator is {self.key_generator}")
         if self.merge_mode is MergeMode.CUSTOM:
             reasons.append("its rows are merged by custom code")

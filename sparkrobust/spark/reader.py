@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.names import META_COLUMNS
+from sparkrobust.core.names import DEFAULT_PARTITION, META_COLUMNS
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import CorruptTableError, InvalidOptionError
+from sparkrobust.errors import CorruptTableError, InvalidOptionError, UnsupportedTableError
 from sparkrobust.options import parse_read
 from sparkrobust.spark.schema import to_spark
+from sparkrobust.spark.stored_types import by_stored_types
 from sparkrobust.storage.resolve import storage_for
 
 _log = logging.getLogger("sparkrobust")
@@ -76,19 +79,76 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
             f"{table.storage.url} has no commit that tells its schema", path=table.storage.url
         )
     meta = [t.StructField(name, t.StringType(), True) for name in META_COLUMNS]
-    schema = t.StructType([*meta, *to_spark(known.arrow).fields])
+    columns = [*meta, *to_spark(known.arrow).fields]
+    in_folders_only = _columns_in_folders_only(table.config, known.arrow)
+    schema = t.StructType(
+        [*columns, *(t.StructField(name, t.StringType(), True) for name in in_folders_only)]
+    )
     files = table.base_files()
     if not files:
         return spark.createDataFrame([], schema)
+    by_folder = _folders_tell_partitions(table.config, known.arrow, files)
+    if in_folders_only and not by_folder:
+        raise UnsupportedTableError(
+            f"{table.storage.url} keeps {', '.join(in_folders_only)} only in folder names that do not say so",
+            path=table.storage.url,
+            hint="use Hudi's own reader",
+        )
+    parts = [
+        _scan(spark, table, group, physical, schema, by_folder=by_folder)
+        for physical, group in by_stored_types(table, known.arrow, files)
+    ]
+    rows = reduce(lambda one, other: one.unionByName(other), parts)
+    return rows if by_folder else _with_nulls(rows, table.config, files)
+
+
+def _scan(
+    spark: SparkSession,
+    table: HudiTable,
+    files: list[BaseFile],
+    physical: pa.Schema,
+    schema: t.StructType,
+    *,
+    by_folder: bool,
+) -> DataFrame:
+    """Files that store their columns in the same types, as rows of the table's present schema."""
     root = _spark_url(table.storage.url)
-    reader = spark.read.schema(schema)
-    if _folders_tell_partitions(table.config, known.arrow, files):
+    kinds = {field.name: field.dataType for field in to_spark(physical)}
+    stored = t.StructType([t.StructField(f.name, kinds.get(f.name, f.dataType), True) for f in schema])
+    reader = spark.read.schema(stored)
+    if by_folder:
         # Spark then prunes by the folders, without a look into the files.
         reader = reader.option("basePath", root)
-    # The files may come from writers of several schemas, none of which has to be merged: each is
-    # read as the table's present one.
-    found = reader.option("mergeSchema", "false").parquet(*(f"{root}/{_escaped(f.path)}" for f in files))
-    return found.select(*(f"`{name}`" for name in schema.names))
+    # What the files hold is known: nothing has to be merged.
+    reader = reader.option("mergeSchema", "false")
+    found = reader.parquet(*(f"{root}/{_escaped(file.path)}" for file in files))
+    return found.select(*(_as(new, kinds.get(new.name, new.dataType)) for new in schema))
+
+
+def _as(field: t.StructField, stored: t.DataType) -> Column:
+    column = F.col(f"`{field.name}`")
+    return column if stored == field.dataType else column.cast(field.dataType).alias(field.name)
+
+
+def _with_nulls(rows: DataFrame, config: TableConfig, files: list[BaseFile]) -> DataFrame:
+    """An empty partition value is null, as where it is read from the folder's name.
+
+    Null and empty share a folder, ``__HIVE_DEFAULT_PARTITION__``; only where there is one is a look at
+    the values needed, which takes from Spark the chance to push filters on them down.
+    """
+    if not any(DEFAULT_PARTITION in base.partition for base in files):
+        return rows
+    for field in rows.schema.fields:
+        if field.name in config.partition_fields and isinstance(field.dataType, t.StringType):
+            column = F.col(f"`{field.name}`")
+            rows = rows.withColumn(field.name, F.when(column != "", column))
+    return rows
+
+
+def _columns_in_folders_only(config: TableConfig, schema: pa.Schema) -> list[str]:
+    if config.values.get("hoodie.datasource.write.drop.partition.columns", "").lower() != "true":
+        return []
+    return [name for name in config.partition_fields if name not in schema.names]
 
 
 def _spark_url(url: str) -> str:
@@ -103,12 +163,12 @@ def _escaped(path: str) -> str:
 
 def _folders_tell_partitions(config: TableConfig, schema: pa.Schema, files: list[BaseFile]) -> bool:
     """Whether every folder reads ``field=value``, with values that Spark reads back right."""
-    if not (config.hive_style and config.partition_fields):
+    if not (config.hive_style and config.partition_fields and config.paths_are_values):
         return False
     for name in config.partition_fields:
         # A timestamp's folder is a number of microseconds, bytes are hexadecimal: Spark reads null.
-        kind = schema.field(name).type if name in schema.names else None
-        if kind is None or pa.types.is_timestamp(kind) or pa.types.is_binary(kind):
+        kind = schema.field(name).type if name in schema.names else pa.string()
+        if pa.types.is_timestamp(kind) or pa.types.is_binary(kind):
             return False
     return all(_tells(config, partition) for partition in {base.partition for base in files})
 
