@@ -84,7 +84,8 @@ def test_every_base_file_name_that_hudi_wrote_is_understood(hudi_tables: Path) -
 
 
 @pytest.mark.parametrize(
-    "name", ["a_1-2-3_x.parquet", "a_1_2_3.parquet", "a.parquet", ".x_1_2.parquet", "a_b_1.orc", "a_b_1.parquet "]
+    "name",
+    ["a_1-2-3_x.parquet", "a_1_2_3.parquet", "a.parquet", ".x_1_2.parquet", "a_b_1.orc", "a_b_1.parquet "],
 )
 def test_other_files_are_no_base_files(name: str) -> None:
     assert BaseFileName.parse(name) is None

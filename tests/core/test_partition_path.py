@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from sparkrobust.core.partition_path import escape, problem_with, render, unescape
 
-WILD = st.text(alphabet=st.sampled_from("./\\%:~= \0\n\t2eEfFaé*{}[]?#\"'^"), max_size=24) | st.text(max_size=24)
+WILD = st.text(alphabet=st.sampled_from("./\\%:~= \0\n\t2eEfFaé*{}[]?#\"'^"), max_size=24) | st.text(
+    max_size=24
+)
 
 
 @given(st.lists(WILD, min_size=1, max_size=3), st.booleans(), st.booleans())
@@ -58,7 +60,19 @@ def test_an_unsafe_path_is_refused_with_the_reason(path: str, reason: str) -> No
 
 
 @pytest.mark.parametrize(
-    "path", ["", "p1", "2024/01/01", "dt=2024-01-01/region=eu west", "%2F", "...", "a.hoodie", "x/.hoodie", "50%", "é"]
+    "path",
+    [
+        "",
+        "p1",
+        "2024/01/01",
+        "dt=2024-01-01/region=eu west",
+        "%2F",
+        "...",
+        "a.hoodie",
+        "x/.hoodie",
+        "50%",
+        "é",
+    ],
 )
 def test_an_ordinary_path_is_accepted(path: str) -> None:
     assert problem_with(path) is None
@@ -72,7 +86,11 @@ def test_an_escaped_value_reads_back_and_holds_no_separator(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "escaped"),
-    [("a/b c=%é", "a%2Fb c%3D%25é"), ("\x01\x7f", "%01%7F"), ('"#\'*:?\\{[]^', "%22%23%27%2A%3A%3F%5C%7B%5B%5D%5E")],
+    [
+        ("a/b c=%é", "a%2Fb c%3D%25é"),
+        ("\x01\x7f", "%01%7F"),
+        ("\"#'*:?\\{[]^", "%22%23%27%2A%3A%3F%5C%7B%5B%5D%5E"),
+    ],
 )
 def test_values_are_escaped_as_hudi_does(value: str, escaped: str) -> None:
     assert escape(value) == escaped
@@ -80,4 +98,6 @@ def test_values_are_escaped_as_hudi_does(value: str, escaped: str) -> None:
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_missing_value_has_hives_word_for_it(value: str | None) -> None:
-    assert render([value, "x"], ["a", "b"], hive_style=True, encoded=True) == "a=__HIVE_DEFAULT_PARTITION__/b=x"
+    assert (
+        render([value, "x"], ["a", "b"], hive_style=True, encoded=True) == "a=__HIVE_DEFAULT_PARTITION__/b=x"
+    )

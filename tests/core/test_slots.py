@@ -25,7 +25,10 @@ def limits(record_bytes: int = 10, small: int = 500) -> SizeLimits:
 
 
 @given(
-    st.integers(0, 5000), st.lists(st.integers(0, 1200), max_size=6), st.integers(1, 2000), st.integers(0, 1000)
+    st.integers(0, 5000),
+    st.lists(st.integers(0, 1200), max_size=6),
+    st.integers(1, 2000),
+    st.integers(0, 1000),
 )
 def test_every_insert_finds_a_place_and_no_file_is_planned_beyond_its_size(
     count: int, sizes: list[int], record_bytes: int, small: int

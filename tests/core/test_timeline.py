@@ -21,7 +21,13 @@ def test_an_instant_is_seen_once_in_its_highest_state() -> None:
 
 
 def test_the_order_of_the_listing_does_not_matter() -> None:
-    names = ["10.commit.requested", "10.inflight", "10_15.commit", "20.clustering.requested", "20_31.replacecommit"]
+    names = [
+        "10.commit.requested",
+        "10.inflight",
+        "10_15.commit",
+        "20.clustering.requested",
+        "20_31.replacecommit",
+    ]
     assert of(*names) == of(*reversed(names))
 
 
@@ -72,7 +78,9 @@ def base(file_id: str, instant: str, token: str = "0-0-0") -> str:
     return str(BaseFileName(file_id=file_id, write_token=token, instant=InstantTime(instant)))
 
 
-def view(timeline: Timeline, *files: tuple[str, str], replaced: dict[str, frozenset[str]] | None = None) -> list[str]:
+def view(
+    timeline: Timeline, *files: tuple[str, str], replaced: dict[str, frozenset[str]] | None = None
+) -> list[str]:
     found = latest_base_files(((p, n, 1) for p, n in files), timeline, replaced or {})
     return [f"{f.partition}/{f.name.instant}" for f in found]
 
@@ -89,6 +97,8 @@ def test_a_replaced_group_is_gone_in_its_partition_only() -> None:
     assert view(timeline, *files, replaced={"p": frozenset({"a"})}) == ["q/10"]
 
 
-@pytest.mark.parametrize("name", [".hoodie_partition_metadata", ".a_0_10.parquet", "x.parquet", "a_0_10.parquet.tmp"])
+@pytest.mark.parametrize(
+    "name", [".hoodie_partition_metadata", ".a_0_10.parquet", "x.parquet", "a_0_10.parquet.tmp"]
+)
 def test_other_files_in_a_partition_are_no_data(name: str) -> None:
     assert view(of("10_11.commit"), ("p", name)) == []
