@@ -94,6 +94,8 @@ def comparable(value: Any) -> Any:
     """A value that is equal to another just when the two cells hold the same."""
     if isinstance(value, dict):
         return {name: comparable(inner) for name, inner in value.items()}
+    if isinstance(value, list) and value and all(isinstance(inner, tuple) for inner in value):
+        value = sorted(value)  # a map, as pyarrow gives it: its entries have no order
     if isinstance(value, (list, tuple)):
         return [comparable(inner) for inner in value]
     return repr(value) if isinstance(value, float) else value
@@ -103,6 +105,18 @@ def ordered(rows: Iterable[Row]) -> list[Row]:
     """Rows in an order of their own, meta columns left out, to compare two lists of them."""
     plain = [{name: comparable(value) for name, value in row.items() if name not in META} for row in rows]
     return sorted(plain, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+
+
+def differences(found: Iterable[Row], wanted: Iterable[Row], key: str = "id") -> list[tuple[Any, ...]]:
+    """The cells in which two tables differ, small enough to read: key, column, found, wanted."""
+    absent = "no such row"
+    left, right = ({row[key]: row for row in ordered(rows)} for rows in (found, wanted))
+    return [
+        (which, name, left.get(which, {}).get(name, absent), right.get(which, {}).get(name, absent))
+        for which in sorted({*left, *right})
+        for name in {**left.get(which, {}), **right.get(which, {})}
+        if left.get(which, {}).get(name, absent) != right.get(which, {}).get(name, absent)
+    ]
 
 
 # -- what a table must hold ----------------------------------------------------------------------------

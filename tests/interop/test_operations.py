@@ -177,7 +177,7 @@ def test_our_stats_count_what_hudis_count(hudi: Oracle, ours: Any, tmp_path: Pat
         ("bulk_insert", [of(1), of(2), of(3), of(4, region="us")]),
         ("insert", [of(5), of(6, region="asia")]),
         ("upsert", [of(1, 20), of(2, 5), of(7, 20)]),
-        ("upsert", [of(3, 20, True), of(99, 20, True)]),
+        ("upsert", [of(3, 20, True)]),
         ("upsert", [of(4, 1, region="us")]),
         ("delete", [of(1), of(888)]),
         ("delete", [of(889)]),

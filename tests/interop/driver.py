@@ -1,0 +1,85 @@
+"""Stops our driver at a chosen call to the storage: for good, as a kill does, or for a while.
+
+Only the driver's process is touched; tasks run in others.  A driver that died answers no more
+storage call, so nothing of its own cleaning up can happen either.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.local import LocalStorage
+
+
+class DriverDied(BaseException):
+    """What the test sees of a killed driver; no ``except Exception`` may take it for an error."""
+
+
+class Driver:
+    """Our driver, with something that happens right before one of its storage calls."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.reached = False
+        self._call = ""
+        self._path = re.compile("")
+        self._action: Callable[[], None] | None = None
+
+    def before(self, call: str, path: str, action: Callable[[], None]) -> None:
+        """Once, before ``call`` on a path that the pattern finds: run the action."""
+        self._call, self._path, self._action = call, re.compile(path), action
+
+    def seen(self, call: str, arguments: tuple[Any, ...]) -> None:
+        """A storage call is about to happen."""
+        if self.dead:
+            raise DriverDied(call)
+        path = arguments[0] if arguments and isinstance(arguments[0], str) else ""
+        if self._action is not None and call == self._call and self._path.search(path):
+            action, self._action = self._action, None
+            self.reached = True
+            action()
+
+    def _die(self) -> None:
+        self.dead = True
+        raise DriverDied(self._call)
+
+    @contextmanager
+    def dies_before(self, call: str, path: str = "") -> Iterator[None]:
+        """The block's write must die there, and another driver takes over after it."""
+        self.before(call, path, self._die)
+        with pytest.raises(DriverDied):
+            yield
+        assert self.reached
+        self.dead = self.reached = False
+
+    @contextmanager
+    def meets(self, action: Callable[[], None], call: str, path: str = "") -> Iterator[None]:
+        """While the block's write stands before that call, the action runs."""
+        self.before(call, path, action)
+        yield
+        assert self.reached, f"no call of {call} on {path!r}"
+        self.reached = False
+
+
+def patched(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """A driver whose every storage call passes through here."""
+    driver = Driver()
+
+    def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(storage: Storage, *arguments: Any, **named: Any) -> Any:
+            driver.seen(name, arguments)
+            return original(storage, *arguments, **named)
+
+        return call
+
+    for name, original in inspect.getmembers(LocalStorage, inspect.isfunction):
+        if name in dir(Storage) and not name.startswith("_"):
+            monkeypatch.setattr(LocalStorage, name, watched(name, original))
+    return driver

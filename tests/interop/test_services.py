@@ -1,0 +1,255 @@
+"""Hudi's table services and queries over time on our instants, and its other writes on our table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import sparkrobust as sr
+from tests.interop.oracle import Oracle, OracleError
+from tests.interop.tables import (
+    METADATA,
+    OPERATION,
+    Model,
+    Row,
+    assert_sane_meta,
+    avro,
+    base_files,
+    completed,
+    options,
+    ordered,
+    pending,
+    query,
+    row,
+)
+
+UPSERT = options(**{OPERATION: "upsert"})
+NO_FILLING = {"hoodie.parquet.small.file.limit": "0"}
+CLUSTER = "hoodie.clustering.plan.strategy.small.file.limit=>104857600,hoodie.metadata.enable=>false"
+
+
+def batch(number: int) -> list[Row]:
+    """A commit's rows: one key again and again, one new, in two partitions."""
+    return [row(1, "eu", ts=10 + number, name=f"v{number}"), row(100 + number, "us", ts=number)]
+
+
+def written(ours: Any, table: Path, commits: int, **more: str) -> Model:
+    model = Model()
+    for number in range(commits):
+        ours.write(table, query(batch(number)), {**UPSERT, **more})
+        model.put(batch(number))
+    return model
+
+
+def test_hudi_travels_in_time_and_reads_increments_over_our_commits(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    model, after = Model(), []
+    for number in range(4):
+        ours.write(table, query(batch(number)), UPSERT)
+        model.put(batch(number))
+        after.append(model.expected())
+    done = completed(table, "commit")
+    for instant, expected in zip(done, after, strict=True):
+        assert ordered(hudi.read(table, as__of__instant=instant.requested)) == expected
+    with pytest.raises(OracleError):
+        hudi.read(table, as__of__instant="20200101000000000")
+
+    def increment(begin: str, end: str | None = None) -> list[Row]:
+        bounds = {"hoodie__datasource__read__begin__instanttime": begin}
+        if end:
+            bounds["hoodie__datasource__read__end__instanttime"] = end
+        return ordered(hudi.read(table, hoodie__datasource__query__type="incremental", **bounds))
+
+    assert increment(done[-1].completed) == []
+    assert increment(done[-2].completed) == ordered(batch(3))
+    assert increment(done[0].completed, done[1].completed) == ordered(batch(1))
+    assert increment("0") == model.expected()
+    # a deleted row is no part of an increment, nor does it bring one back
+    ours.write(table, query([row(1)]), {**UPSERT, OPERATION: "delete"})
+    assert increment(done[-1].completed) == []
+    assert ordered(hudi.read(table, as__of__instant=done[-1].requested)) == after[-1]
+
+
+def test_hudi_cleans_old_versions_of_our_files_and_we_go_on(hudi: Oracle, ours: Any, table: Path) -> None:
+    model = written(ours, table, 4)
+    before = base_files(table)
+    (answer,) = hudi.sql(f"CALL run_clean(table => '{hudi.named(table)}', retain_commits => 1)")
+    gone = before - base_files(table)
+    assert len(gone) == answer["total_files_deleted"] >= 2
+    (clean,) = completed(table, "clean")
+    cleaned = avro(clean.file)["partitionMetadata"]
+    named = {f"{part}/{name}" for part, of in cleaned.items() for name in of["successDeleteFiles"]}
+    assert named == gone
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    ours.write(table, query(batch(9)), UPSERT)
+    model.put(batch(9))
+    seen = hudi.read(table)
+    assert ordered(seen) == ordered(ours.read(table)) == ordered(hudi.rust(table)) == model.expected()
+    assert_sane_meta(table, seen)
+
+
+def test_hudi_archives_our_instants_byte_for_byte_and_we_go_on(hudi: Oracle, ours: Any, table: Path) -> None:
+    model = written(ours, table, 5)
+    mine = {done.requested: done.file.read_bytes() for done in completed(table, "commit")}
+    archiving = {
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+    }
+    hudi.write(table, query(batch(5)), {**UPSERT, **archiving})
+    model.put(batch(5))
+    hudi.write(table, query(batch(6)), {**UPSERT, **archiving})
+    model.put(batch(6))
+    history = table / ".hoodie" / "timeline" / "history"
+    archived = {
+        line["instantTime"]: line["metadata"]
+        for file in history.glob("*.parquet")
+        for line in pq.read_table(file).to_pylist()
+        if line["action"] == "commit"
+    }
+    assert len(archived) >= 3
+    assert archived == {time: mine[time] for time in archived}
+    assert not set(archived) & {done.requested for done in completed(table)}
+    # files of archived commits are part of the snapshot still
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    for number in (7, 8):
+        ours.write(table, query(batch(number)), UPSERT)
+        model.put(batch(number))
+    hudi.write(table, query(batch(9)), {**UPSERT, **archiving})
+    model.put(batch(9))
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    assert ordered(hudi.rust(table)) == model.expected()
+
+
+def test_hudi_clusters_our_file_groups_and_we_write_into_what_it_made(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    model = written(ours, table, 3, **NO_FILLING)
+    us_before = {file for file in base_files(table) if file.startswith("us/")}
+    assert len(us_before) == 3
+    name = hudi.named(table)
+    hudi.sql(f"CALL run_clustering(table => '{name}', op => 'scheduleAndExecute', options => '{CLUSTER}')")
+    (clustered,) = completed(table, "replacecommit")
+    replaced = avro(clustered.file)["partitionToReplaceFileIds"]
+    assert len(replaced["us"]) == 3
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    for number in (0, 1, 2):
+        again = [row(100 + number, "us", ts=50)]
+        ours.write(table, query(again), UPSERT)
+        model.put(again)
+    seen = hudi.read(table)
+    assert ordered(seen) == ordered(ours.read(table)) == ordered(hudi.rust(table)) == model.expected()
+    assert {found["_hoodie_file_name"] for found in seen}.isdisjoint(file.split("/")[1] for file in us_before)
+
+
+def test_we_leave_alone_what_hudi_is_about_to_cluster_and_hudi_clusters_it(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    """Hudi rejects such an upsert by default, as the clustering would lose its rows."""
+    model = written(ours, table, 3, **NO_FILLING)
+    name = hudi.named(table)
+    hudi.sql(f"CALL run_clustering(table => '{name}', op => 'schedule', options => '{CLUSTER}')")
+    with pytest.raises(OracleError, match=r"[Nn]ot allowed to update the clustering"):
+        hudi.write(table, query([row(101, "us", ts=60)]), UPSERT)
+    hudi.sql(f"CALL rollback_to_instant(table => '{name}', instant_time => '{_pending_commit(table)}')")
+    with pytest.raises(sr.errors.ConflictError, match="clustering"):
+        ours.write(table, query([row(101, "us", ts=60)]), UPSERT)
+    # new rows are no conflict: they go elsewhere
+    ours.write(table, query([row(200, "us"), row(201, "asia")]), UPSERT)
+    model.put([row(200, "us"), row(201, "asia")])
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    hudi.sql(f"CALL run_clustering(table => '{name}', op => 'execute', options => '{CLUSTER}')")
+    assert not pending(table)
+    ours.write(table, query([row(101, "us", ts=60)]), UPSERT)
+    model.put([row(101, "us", ts=60)])
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
+def _pending_commit(table: Path) -> str:
+    (time,) = {name.split(".")[0] for name in pending(table) if ".clustering." not in name}
+    return time
+
+
+def test_hudi_takes_our_last_commit_back_and_we_go_on(hudi: Oracle, ours: Any, table: Path) -> None:
+    model = written(ours, table, 2)
+    last = [row(1, "eu", ts=99, name="regretted"), row(300, "asia")]
+    ours.write(table, query(last), UPSERT)
+    regretted = completed(table, "commit")[-1].requested
+    name = hudi.named(table)
+    hudi.sql(f"CALL rollback_to_instant(table => '{name}', instant_time => '{regretted}')")
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    assert regretted not in " ".join(base_files(table))
+    ours.write(table, query(batch(5)), UPSERT)
+    model.put(batch(5))
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
+def test_hudi_restores_our_table_to_a_savepoint_on_our_commit_and_we_go_on(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    model = written(ours, table, 2)
+    saved = completed(table, "commit")[-1].requested
+    name = hudi.named(table)
+    hudi.sql(f"CALL create_savepoint(table => '{name}', commit_time => '{saved}')")
+    for number in (7, 8):
+        ours.write(table, query(batch(number)), UPSERT)
+    hudi.sql(f"CALL rollback_to_savepoint(table => '{name}', instant_time => '{saved}')")
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    ours.write(table, query(batch(9)), UPSERT)
+    model.put(batch(9))
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
+def test_hudi_overwrites_and_drops_partitions_of_our_table_and_we_go_on(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    rows = [row(n, ("eu", "us", "asia")[n % 3]) for n in range(1, 7)]
+    ours.write(table, query(rows), UPSERT)
+    hudi.write(table, query([row(50, "us")]), {**UPSERT, OPERATION: "insert_overwrite"})
+    drop = {"hoodie.datasource.write.partitions.to.delete": "asia"}
+    hudi.write(table, query([row(2, "asia")]), {**UPSERT, OPERATION: "delete_partition", **drop})
+    model = Model()
+    model.put([row(3), row(6), row(50, "us")])
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    # the replaced groups may not take rows again
+    again = [row(1, "us", ts=20), row(2, "asia", ts=20), row(3, "eu", ts=20)]
+    ours.write(table, query(again), UPSERT)
+    model.put(again)
+    assert (
+        ordered(hudi.read(table))
+        == ordered(ours.read(table))
+        == ordered(hudi.rust(table))
+        == model.expected()
+    )
+
+
+def test_hudi_builds_its_metadata_table_over_our_commits(hudi: Oracle, ours: Any, table: Path) -> None:
+    model = written(ours, table, 3)
+    hudi.write(table, query(batch(3)), {**UPSERT, METADATA: "true"})
+    model.put(batch(3))
+    on = hudi.read(table, hoodie__metadata__enable="true", hoodie__enable__data__skipping="true")
+    assert ordered(on) == model.expected()
+    validated = hudi.sql(f"CALL validate_metadata_table_files(table => '{hudi.named(table)}')")
+    assert all(line["is_present_in_fs"] and line["is_resent_in_metadata"] for line in validated), validated
+    assert ordered(ours.read(table)) == model.expected()
+
+
+def test_our_overwrite_gives_hudi_a_new_table_in_place_of_the_old_one(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    hudi.write(table, query([row(1), row(2, "us")]), UPSERT)
+    other = options("part", "shard", "id", **{OPERATION: "upsert"})
+    new = [row(5, shard=0), row(6, shard=1), row(7, shard=1)]
+    ours.write(table, query(new), other, "overwrite")
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == ordered(new)
+    hudi.write(table, query([row(6, shard=1, name="by hudi"), row(8, shard=0)]), other)
+    expected = ordered([row(5, shard=0), row(6, shard=1, name="by hudi"), row(7, shard=1), row(8, shard=0)])
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == expected
+    hudi.write(table, query([row(9)]), UPSERT, "overwrite")
+    assert ordered(ours.read(table)) == ordered([row(9)])
+    ours.write(table, query([row(9, ts=20, name="ours")]), UPSERT)
+    assert ordered(hudi.read(table)) == ordered([row(9, ts=20, name="ours")])
