@@ -48,8 +48,10 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return python
 
 
-def run(command: list[str], environment: dict[str, str], seconds: float = 400) -> str:
+def run(command: list[str], environment: dict[str, str], seconds: float = 400, folder: Path = ROOT) -> str:
     """What a process said; a failure shows it."""
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=seconds)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=folder, timeout=seconds
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
