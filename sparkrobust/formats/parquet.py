@@ -165,6 +165,11 @@ class BaseFileWriter:
         self._writer.add_key_value_metadata(footer_values(self.keys, bloom))
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Give the file up: no footer is written, now or when the writer is collected."""
+        self._closed = True
+        self._writer.is_open = False
+
     def __enter__(self) -> BaseFileWriter:
         return self
 
@@ -173,6 +178,8 @@ class BaseFileWriter:
     ) -> None:
         if kind is None:
             self.close()
+        else:
+            self.abandon()
 
 
 # -- reading ---------------------------------------------------------------------------------------------

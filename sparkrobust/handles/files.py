@@ -140,6 +140,7 @@ class DataFile:
 
     def discard(self) -> None:
         """Throw the file away; its begin marker stays, and names nothing."""
+        self._writer.abandon()
         self._sink.discard()
 
 
