@@ -29,7 +29,7 @@ from sparkrobust.storage.contract import (
 from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.storage.s3_files import PART_SIZE, Upload
-from sparkrobust.storage.s3_settings import S3Settings
+from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.servers import S3Server
 from tests.storage.conftest import BUCKET, QUICK
 from tests.storage.lossy_proxy import Fault, LossyProxy, lossy_proxy
@@ -101,8 +101,6 @@ def test_a_lost_answer_does_not_make_the_object_of_somebody_else_ours(
 def test_an_equal_object_without_a_mark_is_neither_ours_nor_theirs(
     lossy: S3Storage, proxy: LossyProxy, s3_server: S3Server, url: str
 ) -> None:
-    from sparkrobust.storage.s3_settings import client_of
-
     key = url.removeprefix(f"s3a://{BUCKET}/") + "/a/one"
     client_of(S3Settings.of(s3_server.options(), BUCKET)).put_object(Bucket=BUCKET, Key=key, Body=b"ours")
     proxy.plan("PUT", Fault.LOSE_REQUEST)
@@ -269,8 +267,6 @@ def test_a_bucket_that_is_missing_is_said_to_be_missing(s3_server: S3Server) -> 
 
 
 def test_a_table_may_be_a_whole_bucket(s3_server: S3Server) -> None:
-    from sparkrobust.storage.s3_settings import client_of
-
     client_of(S3Settings.of(s3_server.options(), BUCKET)).create_bucket(Bucket="whole")
     storage = S3Storage("s3a://whole", s3_server.options())
     storage.put_if_absent("one", b"1")
@@ -283,8 +279,6 @@ def test_a_table_may_be_a_whole_bucket(s3_server: S3Server) -> None:
 
 
 def test_folder_marks_of_other_tools_are_no_objects(sure: S3Storage, s3_server: S3Server, url: str) -> None:
-    from sparkrobust.storage.s3_settings import client_of
-
     key = url.removeprefix(f"s3a://{BUCKET}/") + "/a/b/"
     client_of(S3Settings.of(s3_server.options(), BUCKET)).put_object(Bucket=BUCKET, Key=key, Body=b"")
     assert sure.list("a") == ([], ["a/b"])

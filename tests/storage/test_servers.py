@@ -1,0 +1,69 @@
+"""How the tests come by their servers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.servers import S3Server, Unavailable
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("SPARKROBUST_VERSITYGW", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def fake_go(folder: Path, script: str) -> None:
+    go = folder / "bin" / "go"
+    go.write_text(f"#!/bin/sh\n{script}\n")
+    go.chmod(go.stat().st_mode | stat.S_IXUSR)
+
+
+def test_without_go_the_reason_says_so(empty_cache: Path) -> None:
+    with pytest.raises(Unavailable, match="is not installed"):
+        servers.versitygw_binary()
+
+
+def test_a_build_that_fails_leaves_nothing_and_says_why(empty_cache: Path) -> None:
+    fake_go(empty_cache, "echo no such module >&2; exit 1")
+    with pytest.raises(Unavailable, match="no such module"):
+        servers.versitygw_binary()
+    assert [path.name for path in servers.cache_folder().iterdir()] == ["versitygw.lock"]
+
+
+def test_the_server_is_built_once(empty_cache: Path) -> None:
+    fake_go(empty_cache, 'echo built >> "$XDG_CACHE_HOME/count"; echo program > "$GOBIN/versitygw"')
+    assert servers.versitygw_binary() == servers.versitygw_binary()
+    assert (empty_cache / "cache" / "count").read_text() == "built\n"
+
+
+def test_the_server_listens_on_loopback_and_is_gone_afterwards(s3_server: S3Server, tmp_path: Path) -> None:
+    with servers.versitygw(tmp_path) as second:
+        assert second.endpoint.startswith("http://127.0.0.1:")
+        assert second.endpoint != s3_server.endpoint
+        running = second_pids(tmp_path)
+        assert len(running) == 1
+    assert second_pids(tmp_path) == []
+
+
+def second_pids(folder: Path) -> list[str]:
+    """Processes that were started with a folder below this one, as Linux tells."""
+    if not os.path.isdir("/proc/self"):
+        pytest.skip("processes are looked up in /proc")
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(folder / "buckets") in arguments:
+            found.append(process.name)
+    return found
