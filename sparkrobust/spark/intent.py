@@ -42,7 +42,8 @@ class Intent:
             return Rules(combine=False, match=True, delete=True)
         ordering = self.table.config.ordering_fields if self.table.config.event_time else ()
         if operation is Operation.UPSERT:
-            return Rules(combine=options.combine_before_upsert, match=True, delete=False, ordering=ordering)
+            # Rows of one key that are not combined take effect one after the other: the same one stays.
+            return Rules(combine=True, match=True, delete=False, ordering=ordering)
         return Rules(
             combine=options.combine_before_insert,
             match=operation is Operation.INSERT and not options.merge_allow_duplicate_on_inserts,

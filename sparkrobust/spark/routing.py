@@ -238,7 +238,7 @@ class Router:
 
         The number of partitions is given, so adaptive execution leaves it alone.
         """
-        tasks = max(book.tasks()) + 1
+        tasks = max(book.tasks(), default=0) + 1
         frame = frame.drop(BAD_ORDERING)
         if tasks > 1:
             return frame.repartition(tasks, F.col(TARGET)).drop(TARGET)

@@ -7,15 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
-
-from tests.fixture_tables import hudi_tables
-
-__all__ = ["hudi_tables", "reference"]
-
-# a busy machine is no fault of the code
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
 
 DATA = Path(__file__).parent.parent / "data"
 

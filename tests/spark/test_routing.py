@@ -1,0 +1,110 @@
+"""The ways that rows take to their slots: whichever is taken, the same rows come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sparkrobust as sr
+from sparkrobust.spark import tagging
+from tests.interop.tables import options, stats
+from tests.spark.tables import COMBINE_INSERT, DUPLICATES, SMALL_FILE, Subject, everything_in
+
+WAYS = {
+    "the driver looks the keys up": {},
+    "tasks look the keys up": {"_DRIVER_BYTES": 0},
+    "Spark joins the keys": {"DRIVER_KEYS": 0},
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Forces one of the ways."""
+    for name, value in WAYS[request.param].items():
+        monkeypatch.setattr(tagging, name, value)
+    return str(request.param)
+
+
+def test_every_way_to_tag_gives_the_same_table(way: str, spark: SparkSession, table: Path) -> None:
+    subject = Subject(spark, table, options())
+    # Two files a partition, so that tagging has something to tell apart.
+    for first in (0, 6):
+        rows = [(i, f"a{i}", 5, ("eu", "us")[i % 2]) for i in range(first, first + 6)]
+        subject.write("upsert", rows, {SMALL_FILE: "0"})
+    assert len(subject.files()) == 4
+
+    batch = [(1, "up", 6, "us"), (8, "up", 6, "eu"), (2, "late", 1, "eu"), (12, "new", 1, "eu"),
+             (13, "new", 1, "xx"), (13, "newer", 2, "xx"), (1, "elsewhere", 9, "eu")]  # fmt: skip
+    result = subject.write("upsert", batch)
+    assert (result.inserted, result.updated) == (3, 2)
+    model = {(i, ("eu", "us")[i % 2]): f"a{i}" for i in range(12)}
+    model |= {
+        (1, "us"): "up",
+        (8, "eu"): "up",
+        (12, "eu"): "new",
+        (13, "xx"): "newer",
+        (1, "eu"): "elsewhere",
+    }
+    assert {(row[0], row[3]): row[1] for row in subject.rows()} == model
+    assert len(subject.rows()) == len(model)
+
+    result = subject.write("insert", [(3, "known", 9, "us"), (14, "new", 9, "us")], {DUPLICATES: "drop"})
+    assert (result.inserted, result.updated) == (1, 0)
+    model[14, "us"] = "new"
+    before = everything_in(table)
+    with pytest.raises(sr.errors.InvalidInputError, match="holds already"):
+        subject.write("insert", [(14, "x", 9, "us")], {DUPLICATES: "fail"})
+    for bad, words in (
+        ((None, "no key", 1, "eu"), "null or empty"),
+        ((20, "no time", None, "eu"), "ordering"),
+    ):
+        with pytest.raises(sr.errors.InvalidKeyError, match=words):
+            subject.write("upsert", [bad, (21, "fine", 1, "eu")])
+    with pytest.raises(sr.errors.UnsafePathError, match=r"\.\."):
+        subject.write("upsert", [(20, "out", 1, "../out")])
+    assert everything_in(table) == before
+
+    dead = [(3, "us"), (12, "eu"), (4, "us"), (99, "yy")]
+    result = subject.write("delete", dead, columns="id int, region string")
+    assert result.deleted == 2
+    del model[3, "us"], model[12, "eu"]
+    subject.write("upsert", [])
+    assert {(row[0], row[3]): row[1] for row in subject.rows()} == model
+
+
+@pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"], indirect=True)
+def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSession, table: Path) -> None:
+    subject = Subject(spark, table, options())
+    parts = [f"p{i:02}" for i in range(70)]
+    rows = [(i, f"n{i}", 5, part) for part in parts for i in (1, 2)]
+    result = subject.write("insert", rows, {COMBINE_INSERT: "true"})
+    assert (result.files_created, result.partitions, result.inserted) == (70, 70, 140)
+    # The write tokens begin with the task: few tasks wrote them all.
+    tokens = {stat["path"].split("_")[1].split("-")[0] for stat in stats(table)}
+    assert len(tokens) < 10
+    batch = [(1, "up", 6, part) for part in parts] + [(3, "new", 1, part) for part in parts[:50]]
+    result = subject.write("upsert", batch)
+    assert (result.updated, result.inserted, result.files_rewritten) == (70, 50, 70)
+    wanted = [(1, "up", 6, part) for part in parts] + [(2, "n2", 5, part) for part in parts]
+    assert subject.rows() == sorted(wanted + [(3, "new", 1, part) for part in parts[:50]], key=repr)
+
+
+def test_adaptive_execution_changes_no_slots_rows(spark: SparkSession, table: Path) -> None:
+    """However small the shuffle's partitions are, none is put together with another or split."""
+    subject = Subject(spark, table, options(partitions=""))
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
+    spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1g")
+    try:
+        more = {SMALL_FILE: "0", "hoodie.copyonwrite.insert.auto.split": "false",
+                "hoodie.copyonwrite.insert.split.size": "100"}  # fmt: skip
+        df = spark.range(1000).selectExpr("CAST(id AS int) AS id", "'n' AS name", "id AS ts", "'' AS region")
+        result = subject.save("upsert", df, more)
+        assert result.files_created == 10
+        result = subject.save("upsert", df.where("id % 2 = 0"), more)
+        assert (result.files_rewritten, result.files_created, result.updated) == (10, 0, 500)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.coalescePartitions.parallelismFirst")
+        spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
+    assert {row[0] for row in subject.rows()} == set(range(1000))
