@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.properties import read_properties
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
@@ -71,8 +72,9 @@ class HudiTable:
     def open(cls, storage: Storage, clock: Clock | None = None, ids: Ids | None = None) -> HudiTable:
         """The table at the storage's root, or ``TableNotFoundError``."""
         if not exists(storage):
+            foreign = kind_of_foreign_table(storage)
             raise TableNotFoundError(
-                f"there is no Hudi table at {storage.url}",
+                f"there is no Hudi table at {storage.url}" + (f", but {foreign}" if foreign else ""),
                 path=storage.url,
                 hint="the first write makes one: give it hoodie.table.name and the key field",
             )

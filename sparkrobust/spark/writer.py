@@ -16,6 +16,7 @@ from sparkrobust.coordinator.create import (
     overwriting_properties,
     refuse_contradictions,
 )
+from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable, exists
 from sparkrobust.core.names import HOODIE
@@ -135,6 +136,8 @@ class Writer:
         parsed = parse(self._given())
         for key in parsed.unknown:
             _log.warning("nobody knows the option %s", key)
+        if parsed.ignored:
+            _log.info("options that mean nothing here: %s", ", ".join(sorted(parsed.ignored)))
         storage = storage_for(str(target), parsed.storage)
         return _save(self._df, storage, parsed, self._mode)
 
@@ -206,6 +209,14 @@ def _make_table(
 ) -> tuple[HudiTable, bool]:
     # What is wrong with the rows' schema shows before there is a table.
     check_fields(df, TableConfig.of(new_properties(options), path=storage.url), options)
+    foreign = kind_of_foreign_table(storage)
+    if foreign is not None:
+        raise InvalidInputError(
+            f"{storage.url} holds {foreign}, not a Hudi table",
+            path=storage.url,
+            kind="foreign-table",
+            hint="write to a path of its own",
+        )
     storage.make_folder(HOODIE)
     require_put_if_absent(storage, HOODIE)
     return make_table(storage, options, clock, ids)

@@ -429,3 +429,19 @@ def test_two_writers_that_make_the_table_at_once_end_up_in_one(storage: Storage)
     second, made_again = make_table(storage, options, TestClock(), Ids())
     assert (made, made_again) == (True, False)
     assert first.config == second.config
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("_delta_log/00000000000000000000.json", "a Delta table"),
+        ("metadata/v1.metadata.json", "an Iceberg table"),
+        ("part-0.parquet", "plain data files"),
+        ("_SUCCESS", "plain data files"),
+    ],
+)
+def test_what_is_no_hudi_table_is_called_by_its_name(storage: Storage, file: str, kind: str) -> None:
+    storage.make_folder(file.rpartition("/")[0])
+    storage.put_if_absent(file, b"x")
+    with pytest.raises(TableNotFoundError, match=kind):
+        HudiTable.open(storage, TestClock())
