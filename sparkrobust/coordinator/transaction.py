@@ -62,6 +62,7 @@ class Transaction:
         storage.make_staging(self.control.staging)
         storage.make_folder(marker_folder(self.time))
         self._begun = True
+        storage.put_if_absent(self.control.gate, self.control.nonce.encode())
         storage.put_if_absent(self._file(State.REQUESTED), requested)
         storage.put_if_absent(self._file(State.INFLIGHT), inflight)
 

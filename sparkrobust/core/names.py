@@ -155,3 +155,8 @@ class ControlFolder:
     @property
     def staging(self) -> str:
         return f"{self.path}/staging"
+
+    @property
+    def gate(self) -> str:
+        """There, with the nonce as its content, as long as the write's tasks may stage files."""
+        return f"{self.path}/gate"

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
-from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
+from sparkrobust.errors import CorruptTableError, FencedError, InvalidInputError, RobustWriteError
 from sparkrobust.handles.bulk import bulk
 from sparkrobust.handles.create import create
 from sparkrobust.handles.merge import merge
 from sparkrobust.handles.plan import SLOT, Attempt, SlotResult, WritePlan
 from sparkrobust.handles.rows import newest_of_each_key
 from sparkrobust.handles.spool import Spool, in_chunks
-from sparkrobust.storage.contract import PermissionDeniedError, StorageFullError
+from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
 
 _CHUNK_ROWS = 64 * 1024
 
@@ -29,7 +29,14 @@ _FINAL: tuple[type[RobustWriteError], ...] = (
 
 
 def run(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Iterator[SlotResult]:
-    """Write what this task was given; one result for each of its slots."""
+    """Write what this task was given; one result for each of its slots.
+
+    Raises
+    ------
+    FencedError
+        The write is over: it was committed, or given up.
+    """
+    _look_at_gate(plan)
     if not plan.slots:
         yield _told(attempt.task, lambda: bulk(plan, attempt, batches))
         return
@@ -50,6 +57,20 @@ def run(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) ->
         for index in sorted(pc.unique(whole[SLOT]).to_pylist()):
             rows = whole.filter(pc.equal(whole[SLOT], index))
             yield _told(index, lambda i=index, r=rows: _slot(plan, attempt, plan.slots[i], [r]))  # type: ignore[misc]
+
+
+def _look_at_gate(plan: WritePlan) -> None:
+    """The gate is open if it is there with our nonce; anything else means closed."""
+    try:
+        nonce = plan.storage.read(plan.control.gate).decode(errors="replace")
+    except NotFoundError:
+        nonce = ""
+    if nonce != plan.control.nonce:
+        raise FencedError(
+            f"the write {plan.control.instant} is over; this task came late and wrote nothing",
+            instant=plan.control.instant,
+            path=plan.storage.url,
+        )
 
 
 def _slot(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Table]) -> SlotResult:

@@ -24,6 +24,7 @@ from sparkrobust.core.names import (
     marker_folder,
 )
 from sparkrobust.core.view import BaseFile
+from sparkrobust.errors import FencedError
 from sparkrobust.formats.schema import with_meta_columns
 from sparkrobust.handles import base_file, spool
 from sparkrobust.handles.plan import (
@@ -91,6 +92,7 @@ def plan(
     control = ControlFolder(instant=NOW, nonce="ab")
     storage.make_staging(control.staging)
     storage.make_folder(marker_folder(NOW))
+    storage.put(control.gate, b"ab")
     options = {"codec": "snappy", "max_file_bytes": 1 << 20, "row_group_bytes": 1 << 18, **files}
     return WritePlan(
         storage=storage,
@@ -430,9 +432,24 @@ def test_a_task_whose_write_was_given_up_can_stage_nothing(storage: LocalStorage
     the_plan = plan(storage, INSERT, (Slot(index=0, partition="p", prefix="u"),))
     storage.delete_tree(the_plan.control.path)
     storage.delete_tree(marker_folder(NOW))
-    with pytest.raises(NotFoundError):
+    with pytest.raises(FencedError, match="is over"):
         list(run(the_plan, attempt(), iter([incoming([row(1)])])))
     assert [info.path for info in itertools.islice(storage.walk(""), 3)] == []
+
+
+def test_a_task_whose_write_is_given_up_while_it_runs_can_not_bring_its_folders_back(
+    storage: LocalStorage,
+) -> None:
+    the_plan = plan(storage, INSERT, (Slot(index=0, partition="p", prefix="u"),))
+
+    def late() -> Iterator[pa.RecordBatch]:
+        storage.delete_tree(the_plan.control.path)
+        storage.delete_tree(marker_folder(NOW))
+        yield incoming([row(1)])
+
+    with pytest.raises(NotFoundError):
+        list(run(the_plan, attempt(), late()))
+    assert [info.path for info in storage.walk("")] == []
 
 
 def test_what_crosses_to_executors_survives_the_way(storage: LocalStorage) -> None:
