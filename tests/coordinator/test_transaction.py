@@ -37,7 +37,7 @@ from sparkrobust.formats import properties
 from sparkrobust.formats.partition_metadata import PartitionMetadata
 from sparkrobust.formats.rollback import RollbackMetadata, RollbackPlan
 from sparkrobust.options import parse
-from sparkrobust.storage.contract import StagedFile, Storage
+from sparkrobust.storage.contract import StagedFile, Staging, Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.world import Clock, Ids
@@ -60,11 +60,14 @@ class TestClock(Clock):
         self.ms += int(seconds * 1000)
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=["memory", "local", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return (
-        MemoryStorage(str(tmp_path)) if request.param == "memory" else LocalStorage(str(tmp_path / "table"))
-    )
+    if request.param == "s3":
+        made: Storage = request.getfixturevalue("s3_table")()
+        return made
+    if request.param == "memory":
+        return MemoryStorage(str(tmp_path))
+    return LocalStorage(str(tmp_path / "table"))
 
 
 @pytest.fixture
@@ -89,6 +92,8 @@ def stage(table: HudiTable, transaction: Transaction, partition: str = "p1") -> 
     table.storage.make_folder(marker.rpartition("/")[0], under=marker_folder(transaction.time))
     table.storage.put_if_absent(marker, b"")
     with table.storage.stage(transaction.control.staging, f"{name}.x", path) as writer:
+        if table.storage.staging is Staging.MULTIPART:
+            table.storage.put(marker, writer.token.encode())
         writer.write(b"rows")
         staged = writer.finish()
     stat = WriteStat(file_id=name.file_id, path=path, partition_path=partition, num_writes=1, num_inserts=1)
