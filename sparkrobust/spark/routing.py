@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import ConflictError, InvalidInputError, InvalidKeyError
 from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET
@@ -112,10 +114,11 @@ class Router:
         by_partition: dict[str, list[tuple[BaseFile, pa.Array]]] = {}
         for index, positions in found.items():
             by_partition.setdefault(files[index].partition, []).append((files[index], positions))
+        fillable = self._fillable(files)
         pieces: list[tuple[str, pa.Array, int]] = []
         for group in groups:
-            small = [base for base in files if base.partition == group.partition]
-            for keys_of_slot, slot in self._assign(book, group, by_partition.get(group.partition, []), small):
+            held, small = by_partition.get(group.partition, []), fillable.get(group.partition, [])
+            for keys_of_slot, slot in self._assign(book, group, held, small):
                 pieces.append((group.partition, keys_of_slot, slot))
         with self._steps.taking("partition"):
             return Routed(frame=self._join_slots(frame, book, pieces, keys.num_rows), book=book)
@@ -125,7 +128,7 @@ class Router:
         book: SlotBook,
         group: tagging.KeyGroup,
         held: list[tuple[BaseFile, pa.Array]],
-        files: Sequence[BaseFile],
+        fillable: Sequence[BaseFile],
     ) -> Iterator[tuple[pa.Array, int]]:
         drops = self._options.operation is Operation.INSERT
         for base, positions in held if not drops else []:
@@ -139,17 +142,25 @@ class Router:
         if known is not None:
             new = new.filter(pc.invert(pc.is_in(new, value_set=new.take(known))))
         low = 0
-        for slot, rows in book.for_inserts(group.partition, len(new), self._fillable(files)):
+        for slot, rows in book.for_inserts(group.partition, len(new), fillable):
             yield new.slice(low, rows), slot
             low += rows
 
-    def _fillable(self, files: Sequence[BaseFile]) -> list[BaseFile]:
-        """Files that may take new rows: those that no pending service is about to replace."""
-        taken = self._table.file_ids_in_services()
-        return [base for base in files if base.file_id not in taken]
+    @cached_property
+    def _services(self) -> dict[str, Instant]:
+        """The file groups that a pending service is about to replace."""
+        return self._table.file_ids_in_services()
+
+    def _fillable(self, files: Sequence[BaseFile]) -> dict[str, list[BaseFile]]:
+        """By partition, the files that may take new rows: those that no pending service will replace."""
+        found: dict[str, list[BaseFile]] = {}
+        for base in files:
+            if base.file_id not in self._services:
+                found.setdefault(base.partition, []).append(base)
+        return found
 
     def _refuse_pending_service(self, base: BaseFile) -> None:
-        service = self._table.file_ids_in_services().get(base.file_id)
+        service = self._services.get(base.file_id)
         if service is not None:
             raise ConflictError(
                 f"the pending {service} is to replace the file group {base.file_id} of "
@@ -211,9 +222,10 @@ class Router:
                     slot = book.for_file(files[row[FILE]], row["rows"])
                     shares.append(Share(partition=row[PATH], file=row[FILE], slot=slot))
         if self._options.operation is not Operation.DELETE:
+            fillable = self._fillable(files)
             for path, count in sorted(inserts.items()):
-                small = self._fillable([base for base in files if base.partition == path])
-                shares += hash_ranges(book.for_inserts(path, count, small), path) if count else []
+                places = book.for_inserts(path, count, fillable.get(path, [])) if count else []
+                shares += hash_ranges(places, path)
         return Routed(frame=self._join_shares(frame, book, shares, sum(counts.values())), book=book)
 
     def _join_shares(self, frame: DataFrame, book: SlotBook, shares: list[Share], rows: int) -> DataFrame:
