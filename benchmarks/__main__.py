@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +31,7 @@ PARTS = (*table_work.NAMES, *OTHER_PARTS)
 
 def main() -> int:
     """Run what the command line asks for."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(f"ended by signal {number}"))
     arguments = _parser().parse_args()
     if arguments.command == "data":
         print(prepare(_workload(arguments), arguments.cache).folder)
@@ -64,8 +68,12 @@ def _run(bench: Bench, arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _bench(arguments: argparse.Namespace) -> Iterator[Bench]:
-    tables = arguments.cache.resolve() / "tables"
-    shutil.rmtree(tables, ignore_errors=True)
+    # Each run has tables of its own: the last writes of a run that was stopped aren't to end in this one's.
+    cache = arguments.cache.resolve()
+    for left in cache.glob("tables-*"):
+        if not Path("/proc", left.name.removeprefix("tables-")).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    tables = cache / f"tables-{os.getpid()}"
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(
         workload=_workload(arguments),
@@ -76,9 +84,11 @@ def _bench(arguments: argparse.Namespace) -> Iterator[Bench]:
         out=arguments.out.resolve(),
         engines=arguments.engines,
     )
-    with bench:
-        yield bench
-    shutil.rmtree(tables, ignore_errors=True)
+    try:
+        with bench:
+            yield bench
+    finally:
+        shutil.rmtree(tables, ignore_errors=True)
 
 
 def _workload(arguments: argparse.Namespace) -> Workload:

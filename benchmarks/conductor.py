@@ -81,6 +81,10 @@ class Worker:
             raise EngineError(f"{self.engine}: {answer['error']}")
         return answer
 
+    def kill(self) -> None:
+        """End the process in the middle of what it does; its JVM ends with it."""
+        self._process.kill()
+
     def close(self) -> None:
         """Let the process end by itself; kill it if it doesn't."""
         assert self._process.stdin is not None
@@ -120,6 +124,8 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for worker in self._workers.values():
+            if kind is not None:
+                worker.kill()
             worker.close()
 
     def worker(self, engine: str) -> Worker:
