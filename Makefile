@@ -17,8 +17,10 @@ SPARK35 := .venv35/bin/python -m tools.in_venv
 ORACLE := .venv-oracle/bin/python
 HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
-NEEDS_SPARK := tests/spark tests/packaging
-WITHOUT_SPARK := --ignore=tests/interop $(NEEDS_SPARK:%=--ignore=%)
+# Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
+WITHOUT_SPARK := $(filter-out tests/spark tests/packaging tests/interop tests/house tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
+ON_NEWEST := tests/spark tests/packaging
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
 ARGS ?=
 
@@ -35,22 +37,22 @@ demo: .venv/.installed ## a cluster, a write, an executor killed in the middle o
 # -- tests -----------------------------------------------------------------------------------------
 
 .PHONY: test test-unit test-spark test-spark35
-test: test-unit test-spark test-spark35 ## all tests but interop: without Spark on every Python here, then on both Sparks
+test: test-unit test-spark test-spark35 ## all tests but interop and check: without Spark on every Python here, then on both Sparks
 
 test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
 	@echo "Pythons on this machine: $(PYTHONS)"
 	@for version in $(PYTHONS); do \
 	    echo "== without Spark, Python $$version"; \
-	    .venv-unit-$$version/bin/python -m tools.in_venv python -m pytest -q tests $(WITHOUT_SPARK) $(ARGS) || exit 1; \
+	    .venv-unit-$$version/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ARGS) || exit 1; \
 	done
 
 test-spark: .venv/.installed ## tests on the newest Spark
 	@echo "== Spark $$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')"
-	@$(NEWEST) python -m pytest -q $(wildcard $(NEEDS_SPARK)) $(ARGS)
+	@$(NEWEST) python -m pytest -q $(ON_NEWEST) $(ARGS)
 
 test-spark35: .venv35/.installed ## tests on Spark 3.5
 	@echo "== Spark $$(.venv35/bin/python -c 'import pyspark; print(pyspark.__version__)')"
-	@$(SPARK35) python -m pytest -q $(wildcard $(NEEDS_SPARK)) $(ARGS)
+	@$(SPARK35) python -m pytest -q $(ON_SPARK35) $(ARGS)
 
 .PHONY: interop
 interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against the real Hudi and hudi-rs
