@@ -136,6 +136,14 @@ class Oracle:
         rows: list[Row] = self._ask("sql", sql=statement)["rows"]
         return rows
 
+    def call(self, procedure: str) -> list[Row]:
+        """A procedure; one that writes makes no metadata table, which is Hudi's default."""
+        self.sql("SET hoodie.metadata.enable=false")
+        try:
+            return self.sql(f"CALL {procedure}")
+        finally:
+            self.sql("RESET hoodie.metadata.enable")
+
     def named(self, path: Path | str) -> str:
         """A name in Hudi's catalog for a table, for the procedures that take no path."""
         self._number += 1

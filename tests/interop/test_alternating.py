@@ -49,8 +49,7 @@ def has_metadata_table(table: Path) -> bool:
     return listed
 
 
-@pytest.mark.parametrize("metadata", ["off", "on"])
-@pytest.mark.parametrize("first", ["hudi", "us"])
+@pytest.mark.parametrize(("first", "metadata"), [("us", "off"), ("hudi", "on")])
 def test_ten_alternating_commits_lose_and_double_nothing(
     first: str, metadata: str, hudi: Oracle, ours: Any, table: Path
 ) -> None:
