@@ -120,6 +120,7 @@ def parse(options: Given) -> WriteOptions:
     ignored = (
         *sorted_out.ignored,
         *(key for key in sorted_out.others if key not in extra and key.lower() != "path"),
+        *(["hoodie.metadata.enable"] if fields.get("metadata_enable") else []),
     )
     return WriteOptions(
         **fields,  # type: ignore[arg-type]  # a test holds the table's fields against the class

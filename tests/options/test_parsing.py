@@ -253,6 +253,11 @@ def test_options_with_the_commit_prefix_are_kept_for_the_commit() -> None:
     assert set(parsed.ignored) == {"_hoodie.internal", "mergeSchema"}
 
 
+def test_a_metadata_table_that_is_asked_for_is_said_to_be_ignored() -> None:
+    assert parse({"hoodie.metadata.enable": "true"}).ignored == ("hoodie.metadata.enable",)
+    assert parse({"hoodie.metadata.enable": "false"}).ignored == ()
+
+
 def test_a_reader_takes_the_options_of_a_pipeline_and_refuses_what_it_cannot_answer() -> None:
     assert dataclasses.asdict(parse_read({})) == dataclasses.asdict(ReadOptions())
     assert parse_read(PIPELINE).unknown == ()
