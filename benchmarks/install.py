@@ -43,7 +43,7 @@ def install_jars() -> None:
         sys.exit("The peers' jars are fetched with Maven, and there is no `mvn` on the PATH: install Maven.")
     JARS.mkdir(parents=True, exist_ok=True)
     for coordinates in missing:
-        command = ["mvn", "-B", "-q", "dependency:copy"]
+        command = ["mvn", "-B", "-q", "-Dstyle.color=never", "dependency:copy"]
         subprocess.run([*command, f"-Dartifact={coordinates}", f"-DoutputDirectory={JARS}"], check=True)
 
 
