@@ -74,7 +74,6 @@ def accepted(option: Option) -> str:
         Kind.TEXT: "text",
         Kind.FIELDS: "field, field, …",
         Kind.INT: "whole number",
-        Kind.FRACTION: "number",
     }
     return option.unit or plain[option.kind]
 

@@ -19,6 +19,9 @@ FAMILIES = (
 
 KEYS = frozenset(
     """
+    hoodie.combine.before.upsert hoodie.combine.before.delete
+    hoodie.insert.shuffle.parallelism hoodie.upsert.shuffle.parallelism hoodie.delete.shuffle.parallelism
+    hoodie.parquet.compression.ratio hoodie.rollback.using.markers
     hoodie.allow.empty.commit hoodie.allow.operation.metadata.field hoodie.archive.async
     hoodie.archive.automatic hoodie.archive.beyond.savepoint hoodie.archive.delete.parallelism
     hoodie.archivelog.folder hoodie.auto.adjust.lock.configs hoodie.avro.schema

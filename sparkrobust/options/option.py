@@ -14,7 +14,6 @@ class Kind(Enum):
     """Names separated by commas; the empty text is no field."""
     BOOL = "bool"
     INT = "int"
-    FRACTION = "fraction"
     WORD = "word"
     """One of an enum's spellings, in any case."""
     CLASS = "class"

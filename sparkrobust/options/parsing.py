@@ -38,18 +38,13 @@ class WriteOptions:
     timeline_zone: v.TimelineZone | None = None
 
     operation: v.Operation = v.Operation.UPSERT
-    combine_before_upsert: bool = True
     combine_before_insert: bool = False
-    combine_before_delete: bool = True
     duplicate_policy: v.DuplicatePolicy = v.DuplicatePolicy.NONE
     insert_drop_duplicates: bool = False
     merge_allow_duplicate_on_inserts: bool = True
     index_type: v.IndexType = v.IndexType.SIMPLE
     sort_mode: v.SortMode = v.SortMode.NONE
     bulk_insert_parallelism: int = 0
-    insert_parallelism: int = 0
-    upsert_parallelism: int = 0
-    delete_parallelism: int = 0
     consistent_logical_timestamp: bool = False
     set_null_for_missing_columns: bool = False
     reconcile_schema: bool = False
@@ -61,7 +56,6 @@ class WriteOptions:
     block_size: int = 120 << 20
     page_size: int = 1 << 20
     codec: v.Codec = v.Codec.SNAPPY
-    compression_ratio: float = 0.1
     dictionary: bool = True
     record_size_estimate: int = 1024
     insert_split_size: int = 500_000
@@ -69,7 +63,6 @@ class WriteOptions:
 
     concurrency_mode: v.ConcurrencyMode = v.ConcurrencyMode.SINGLE_WRITER
     failed_writes_policy: v.FailedWritesPolicy = v.FailedWritesPolicy.EAGER
-    rollback_using_markers: bool = True
     metadata_enable: bool = False
     drop_metadata_table: bool = False
     unknown_options: v.UnknownOptions = v.UnknownOptions.ERROR
@@ -264,12 +257,6 @@ def _int(row: Option, text: str) -> object:
     return int(text)
 
 
-def _fraction(row: Option, text: str) -> object:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,18})?|\.[0-9]{1,18}", text) or float(text) <= 0:
-        raise ValueError(f"{text!r} is not a number above 0")
-    return float(text)
-
-
 def _word(row: Option, text: str) -> object:
     if not text:
         return None
@@ -321,7 +308,6 @@ _READERS: Mapping[Kind, Callable[[Option, str], object]] = {
     Kind.FIELDS: _fields,
     Kind.BOOL: _bool,
     Kind.INT: _int,
-    Kind.FRACTION: _fraction,
     Kind.WORD: _word,
     Kind.CLASS: _class,
 }

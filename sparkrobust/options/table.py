@@ -148,25 +148,12 @@ WRITE_OPTIONS = (
         doc="what is done with the rows",
     ),
     Option(
-        key="hoodie.combine.before.upsert",
-        field="combine_before_upsert",
-        kind=Kind.BOOL,
-        default=True,
-        doc="of several incoming rows of a key only the largest, or last, is upserted",
-    ),
-    Option(
         key="hoodie.combine.before.insert",
         field="combine_before_insert",
         kind=Kind.BOOL,
         default=False,
-        doc="the same before insert and bulk insert",
-    ),
-    Option(
-        key="hoodie.combine.before.delete",
-        field="combine_before_delete",
-        kind=Kind.BOOL,
-        default=True,
-        doc="the same before delete",
+        doc="of several incoming rows of a key only the largest, or last, is inserted; "
+        "an upsert always does so",
     ),
     Option(
         key="hoodie.datasource.insert.dup.policy",
@@ -224,30 +211,6 @@ WRITE_OPTIONS = (
         default=0,
         unit="tasks",
         doc="tasks of a bulk insert that shuffles; 0: Spark's choice",
-    ),
-    Option(
-        key="hoodie.insert.shuffle.parallelism",
-        field="insert_parallelism",
-        kind=Kind.INT,
-        default=0,
-        unit="tasks",
-        doc="tasks of an insert's shuffle; 0: our choice",
-    ),
-    Option(
-        key="hoodie.upsert.shuffle.parallelism",
-        field="upsert_parallelism",
-        kind=Kind.INT,
-        default=0,
-        unit="tasks",
-        doc="tasks of an upsert's shuffle; 0: our choice",
-    ),
-    Option(
-        key="hoodie.delete.shuffle.parallelism",
-        field="delete_parallelism",
-        kind=Kind.INT,
-        default=0,
-        unit="tasks",
-        doc="tasks of a delete's shuffle; 0: our choice",
     ),
     Option(
         key=f"{_W}keygenerator.consistent.logical.timestamp.enabled",
@@ -331,13 +294,6 @@ FILE_OPTIONS = (
         doc="compression of data files (a departure: Hudi's default is gzip)",
     ),
     Option(
-        key="hoodie.parquet.compression.ratio",
-        field="compression_ratio",
-        kind=Kind.FRACTION,
-        default=0.1,
-        doc="compressed size expected per byte of rows, where nothing better is known",
-    ),
-    Option(
         key="hoodie.parquet.dictionary.enabled",
         field="dictionary",
         kind=Kind.BOOL,
@@ -390,13 +346,6 @@ SAFETY_OPTIONS = (
         aliases=("hoodie.cleaner.policy.failed.writes",),
         not_yet=("LAZY", "NEVER"),
         doc="when the remains of failed writes are rolled back: before the next write",
-    ),
-    Option(
-        key="hoodie.rollback.using.markers",
-        field="rollback_using_markers",
-        kind=Kind.BOOL,
-        default=True,
-        doc="a rollback finds the files of a failed write by its markers, else by listing the table",
     ),
     Option(
         key="hoodie.metadata.enable",

@@ -5,7 +5,7 @@ They are classes of this module, so that they are pickled by name and not by the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
 
 Batches = Iterable[pa.RecordBatch]
+Made = Iterator[pa.RecordBatch]
 
 FILE = "__sr_file"
 BAD_ORDERING = "__sr_bad_ordering"
@@ -39,7 +40,7 @@ class EmitTable:
 
     table: pa.Table
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Made:
         _exhaust(batches)
         yield from self.table.to_batches(max_chunksize=_EMIT_ROWS)
 
@@ -50,7 +51,7 @@ class PackKeys:
 
     SCHEMA = "keys binary, bad_ordering long"
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Made:
         tables, bad = [], 0
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -84,7 +85,7 @@ class ProbeFiles:
 
     SCHEMA = "file int, found binary"
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Made:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 base = self.files[index]
@@ -109,7 +110,7 @@ class ReadKeys:
 
     SCHEMA = f"{PATH} string, {KEY} string, {FILE} int"
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Made:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 base = self.files[index]
@@ -132,7 +133,7 @@ class RunSlots:
 
     SCHEMA = "slot int, result string"
 
-    def __call__(self, batches: Batches) -> Batches:
+    def __call__(self, batches: Batches) -> Made:
         context = TaskContext.get()
         if context is None:
             raise InternalError("a write handle runs outside of a Spark task")

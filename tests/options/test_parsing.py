@@ -56,7 +56,6 @@ def test_the_options_of_an_ordinary_pipeline_become_typed_values() -> None:
     assert parsed.ordering_fields == ("ts",)
     assert parsed.hive_style_partitioning is True
     assert parsed.key_generator is KeyGenerator.COMPLEX
-    assert parsed.upsert_parallelism == 8
     assert parsed.ignored == ("hoodie.embed.timeline.server",)
 
 
@@ -75,13 +74,11 @@ def test_values_come_as_spark_spells_python_values() -> None:
         {
             "hoodie.combine.before.insert": True,
             "hoodie.parquet.max.file.size": 1024,
-            "hoodie.parquet.compression.ratio": 0.35,
             "hoodie.table.name": None,
         }
     )
     assert parsed.combine_before_insert is True
     assert parsed.max_file_size == 1024
-    assert parsed.compression_ratio == 0.35
     assert parsed.table_name is None
 
 
