@@ -56,7 +56,7 @@ def test_the_options_of_an_ordinary_pipeline_become_typed_values() -> None:
     assert parsed.ordering_fields == ("ts",)
     assert parsed.hive_style_partitioning is True
     assert parsed.key_generator is KeyGenerator.COMPLEX
-    assert parsed.ignored == ("hoodie.embed.timeline.server",)
+    assert parsed.ignored == ("hoodie.upsert.shuffle.parallelism", "hoodie.embed.timeline.server")
 
 
 def test_without_options_every_field_is_its_default_and_the_table_decides_its_own() -> None:
