@@ -8,8 +8,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.properties import read_properties
@@ -17,7 +19,7 @@ from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.timeline import Timeline
-from sparkrobust.core.view import BaseFile, latest_base_files
+from sparkrobust.core.view import BaseFile, Replaced, latest_base_files
 from sparkrobust.errors import CorruptTableError, TableNotFoundError
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.formats.plans import clustered_file_ids
@@ -27,6 +29,7 @@ from sparkrobust.world import Clock, Ids
 
 _LISTING_THREADS = 16
 _REMEMBERED_COMMITS = 2048
+_COMMITS_HELD_AGAINST_LISTING = 100
 
 
 class _CommitCache:
@@ -159,7 +162,32 @@ class HudiTable:
                 wanted = list(partitions)
                 listed = zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True)
             files = ((partition, name, size) for partition, found in listed for name, size in found)
-            return latest_base_files(files, self.timeline, self.replaced())
+            replaced = self.replaced()
+            latest = latest_base_files(files, self.timeline, replaced)
+        self._refuse_gone(latest, replaced, None if partitions is None else set(wanted))
+        return latest
+
+    def _refuse_gone(
+        self, latest: list[BaseFile], replaced: Replaced, partitions: AbstractSet[str] | None
+    ) -> None:
+        """The newest file of each group that recent commits name is there, or ``CorruptTableError``.
+
+        A file that was taken away would else be a version of its group that reads as the newest, or
+        rows that nobody misses.
+        """
+        newest: dict[tuple[str, str], str] = {(b.partition, b.file_id): b.name.instant for b in latest}
+        for instant, metadata in islice(self.newest_commits(), _COMMITS_HELD_AGAINST_LISTING):
+            for stat in metadata.write_stats:
+                partition = stat.partition_path or ""
+                if stat.path is None or (partitions is not None and partition not in partitions):
+                    continue
+                held = newest.setdefault((partition, stat.file_id), "")
+                if held < instant.time and stat.file_id not in replaced.get(partition, ()):
+                    raise CorruptTableError(
+                        f"the base file {stat.path} is gone, though the timeline names its instant",
+                        path=stat.path,
+                        instant=instant.time,
+                    )
 
     def _listed(self, folder: str) -> tuple[list[tuple[str, int]], list[str]]:
         files, folders = self.storage.list(folder)

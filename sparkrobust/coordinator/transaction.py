@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.leftovers import sweep_control_folder
+from sparkrobust.coordinator.partitions import refuse_nested, refuse_to_cover, uncover
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.stand_in import replace_properties
 from sparkrobust.coordinator.table import HudiTable
@@ -70,9 +71,16 @@ class Transaction:
         """Make the staged files visible: first what makes a folder a partition, then the files."""
         storage = self.table.storage
         now = datetime.fromtimestamp(self.table.clock.now_ms() / 1000, timezone.utc)
-        for partition in sorted({stat.partition_path or "" for stat in stats}):
+        written = {stat.partition_path or "" for stat in stats}
+        refuse_nested(written)
+        replacing = self.action is Action.REPLACE_COMMIT
+        if not replacing:
+            uncover(self.table, written)
+        for partition in sorted(written):
             marker = joined(partition, PARTITION_METADATA)
             if storage.stat(marker) is None:
+                if not replacing:
+                    refuse_to_cover(self.table, partition)
                 storage.make_folder(partition)
                 content = PartitionMetadata.of_partition(partition, self.time).render(now)
                 with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
@@ -173,8 +181,10 @@ class Transaction:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def clean_up(self) -> None:
-        """After the commit: begin markers, and what attempts that lost have staged."""
+    def clean_up(self, stats: Sequence[WriteStat] = ()) -> None:
+        """After the commit: begin markers, what lost attempts have staged, what hides new partitions."""
+        if self.action is Action.REPLACE_COMMIT:
+            uncover(self.table, {stat.partition_path or "" for stat in stats})
         sweep_control_folder(self.table.storage, self.control)
 
     def abort(self) -> None:

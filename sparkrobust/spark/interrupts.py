@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from pyspark.sql import SparkSession
+
+_Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
 class Terminated(KeyboardInterrupt):
@@ -19,27 +22,33 @@ def _raise_terminated(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
+def _is_of_pyspark(handler: _Handler) -> bool:
+    """Whether a context has set it: it would talk to Java over the very connection that it interrupts."""
+    return (getattr(handler, "__module__", None) or "").startswith("pyspark.")
+
+
 class Interrupts:
     """SIGTERM raises in the block, as Ctrl-C does, but for stretches that must not be cut.
 
     Only Python's main thread can arrange that, and only where the application has no idea of its
-    own about SIGTERM.  What comes in an undisturbed stretch waits for the end of the block.
+    own about these signals.  What comes in an undisturbed stretch waits for the end of the block.
     """
 
     def __init__(self) -> None:
         self._main = threading.current_thread() is threading.main_thread()
-        self._ours = False
+        self._before: dict[signal.Signals, _Handler] = {}
         self._late: list[int] = []
 
     def __enter__(self) -> Interrupts:
         if self._main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _raise_terminated)
-            self._ours = True
+            self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _raise_terminated)
+        if self._main and _is_of_pyspark(signal.getsignal(signal.SIGINT)):
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
-        if self._ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         if kind is None and self._late:
             # Too late to stop the write, which is durable; the application gets it now.
             signal.raise_signal(self._late[0])

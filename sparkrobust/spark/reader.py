@@ -85,6 +85,10 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
         [*columns, *(t.StructField(name, t.StringType(), True) for name in in_folders_only)]
     )
     files = table.base_files()
+    for base in files:
+        if not base.size:
+            # Spark passes over an empty file without a word.
+            raise CorruptTableError(f"the base file {base.path} is empty", path=base.path)
     if not files:
         return spark.createDataFrame([], schema)
     by_folder = _folders_tell_partitions(table.config, known.arrow, files)

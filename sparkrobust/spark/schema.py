@@ -58,7 +58,7 @@ def _arrow(kind: t.DataType, where: str, problems: list[str]) -> pa.DataType:
             [pa.field(f.name, _arrow(f.dataType, f"{where}.{f.name}", problems), f.nullable) for f in kind]
         )
     problems.append(f"{where} ({kind.simpleString()})")
-    return pa.null()
+    return pa.string()
 
 
 def to_spark(schema: pa.Schema) -> t.StructType:

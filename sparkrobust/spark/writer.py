@@ -19,7 +19,7 @@ from sparkrobust.coordinator.create import (
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable, exists
-from sparkrobust.core.names import HOODIE
+from sparkrobust.core.names import HOODIE, META_COLUMNS
 from sparkrobust.core.outcome import CommitOutcome, WriteResult
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import (
@@ -28,11 +28,13 @@ from sparkrobust.errors import (
     InvalidOptionError,
     OperationCancelled,
 )
+from sparkrobust.formats.schema import TableSchema
 from sparkrobust.options import Given, Operation, WriteOptions, parse
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup, Terminated
 from sparkrobust.spark.pipeline import WriteRun
 from sparkrobust.spark.prepare import check_fields
+from sparkrobust.spark.schema import to_arrow
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.resolve import require_put_if_absent, storage_for
 from sparkrobust.world import Clock, Ids
@@ -208,7 +210,9 @@ def _make_table(
     df: DataFrame, storage: Storage, options: WriteOptions, clock: Clock, ids: Ids
 ) -> tuple[HudiTable, bool]:
     # What is wrong with the rows' schema shows before there is a table.
-    check_fields(df, TableConfig.of(new_properties(options), path=storage.url), options)
+    config = TableConfig.of(new_properties(options), path=storage.url)
+    check_fields(df, config, options)
+    TableSchema.of_arrow(to_arrow(df.drop(*META_COLUMNS).schema), config.name)
     foreign = kind_of_foreign_table(storage)
     if foreign is not None:
         raise InvalidInputError(
@@ -233,13 +237,15 @@ def _into_table(
 ) -> WriteResult:
     url = table.storage.url
     metadata_table.refuse_or_allow(table, may_drop=options.drop_metadata_table)
+    if not replacing:
+        table.config.refuse_writing(url)
+    # First of all, since a replacing write that failed may have left its own properties.
+    with interrupts.undisturbed():
+        rolled_back = roll_back_failed_writes(table)
     values = overwriting_properties(table.config, options) if replacing else None
     if values is None:
         refuse_contradictions(table.config, options)
-        table.config.refuse_writing(url)
-    with interrupts.undisturbed():
-        rolled_back = roll_back_failed_writes(table)
-    if values is not None:
+    else:
         table.config = TableConfig.of(values, path=url)
     intent = Intent(table=table, options=options, replacing=replacing)
     run = WriteRun(df=df, intent=intent, jobs=jobs, interrupts=interrupts, new_properties=values)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkrobust as sr
+from sparkrobust.errors import RobustWriteError
 from tests.interop.tables import META, OPERATION
 from tests.spark import plain_reader
 
@@ -105,3 +108,14 @@ def leftovers(table: Path) -> list[str]:
     found = {path for folder in folders for path in folder.rglob("*")}
     # The local store keeps one empty folder of its own.
     return sorted(str(path.relative_to(table)) for path in found - {folders[1] / ".scratch"})
+
+
+@contextlib.contextmanager
+def refused(
+    folder: Path, kind: type[RobustWriteError], words: str
+) -> Iterator[pytest.ExceptionInfo[RobustWriteError]]:
+    """The block raises this error, and leaves every file in the folder as it was."""
+    before = everything_in(folder)
+    with pytest.raises(kind, match=words) as raised:
+        yield raised
+    assert everything_in(folder) == before

@@ -1,0 +1,262 @@
+"""Writes that fail from within: tasks, the driver's own steps, another program's doings in between."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import sparkrobust as sr
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.errors import ConflictError, FencedError, UnsupportedTableError
+from tests.interop.tables import avro, completed, options, pending, properties
+from tests.spark.tables import Subject, everything_in, frame, leftovers, names_of, refused
+
+DROP_METADATA = {"hoodie.write.robust.drop.metadata.table": "true"}
+
+
+@pytest.fixture
+def subject(spark: SparkSession, table: Path) -> Subject:
+    """A table with two rows in two partitions."""
+    subject = Subject(spark, table, options())
+    subject.write("upsert", [(1, "a", 5, "eu"), (2, "b", 5, "us")])
+    return subject
+
+
+def data_files(table: Path) -> set[str]:
+    return {path for path in everything_in(table) if path.endswith(".parquet")}
+
+
+@dataclass(frozen=True)
+class BreaksAfter:
+    """Passes so many rows on, and raises."""
+
+    rows: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        left = self.rows
+        for batch in batches:
+            if batch.num_rows >= left:
+                yield batch.slice(0, left)
+                raise ValueError("a value of the pipeline's own that it can't stand")
+            left -= batch.num_rows
+            yield batch
+
+
+def test_a_task_that_raises_fails_the_write_with_the_pipelines_own_error(subject: Subject) -> None:
+    df = subject.spark.range(0, 200_000, 1, 2).selectExpr(
+        "CAST(id AS int) AS id", "CAST(id AS string) AS name", "id AS ts", "'new' AS region"
+    )
+    broken = df.mapInArrow(BreaksAfter(90_000), df.schema)
+    with refused(subject.path, Exception, "a value of the pipeline's own"):  # type: ignore[type-var]
+        subject.save("upsert", broken)
+    files = data_files(subject.path)
+    with pytest.raises(Exception, match="a value of the pipeline's own"):
+        # Its tasks have staged rows by the time that they break.
+        subject.save("bulk_insert", broken, {"hoodie.parquet.max.file.size": "100000"})
+    assert data_files(subject.path) == files
+    assert not pending(subject.path) and not leftovers(subject.path)
+    assert len(completed(subject.path, "rollback")) == 1
+    assert not (subject.path / "new").exists()
+    subject.write("upsert", [(3, "c", 5, "eu")])
+    assert subject.names() == {1: "a", 2: "b", 3: "c"}
+
+
+def test_an_input_that_changes_between_two_readings_is_never_committed(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """The rows that the slots were made for are kept; only what Spark lost is read again."""
+    changing = tmp_path / "rows"
+    frame(subject.spark, [(i, "first", 5, "eu") for i in range(10, 20)]).write.parquet(str(changing))
+    df = subject.spark.read.parquet(str(changing))
+    subject.save("upsert", df)
+    shutil.rmtree(changing)
+    frame(subject.spark, [(10, "second", 6, "eu")]).write.parquet(str(changing))
+    subject.save("upsert", subject.spark.read.parquet(str(changing)))
+    assert subject.names()[10] == "second" and len(subject.rows()) == 12
+
+
+# -- drivers that die ----------------------------------------------------------------------------------
+
+
+def dies_after(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver of the next write be gone after one of its steps: nothing is undone."""
+    step_of = getattr(Transaction, step)
+
+    def dies(self: Transaction, *args: Any, **kwargs: Any) -> None:
+        step_of(self, *args, **kwargs)
+        raise SystemExit(step)
+
+    monkeypatch.setattr(Transaction, step, dies)
+    monkeypatch.setattr(Transaction, "abort", lambda self: None)
+
+
+@pytest.mark.parametrize("step", ["begin", "publish", "complete"])
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+def test_whatever_step_a_driver_dies_after_the_next_write_puts_the_table_right(
+    step: str, operation: str, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        dies_after(step, patched)
+        with pytest.raises(SystemExit, match=step):
+            subject.write(operation, [(2, "b2", 6, "us"), (3, "c", 5, "new")])
+    durable = step == "complete"
+    instants = {name.split(".")[0] for name in pending(subject.path)}
+    assert len(instants) == (0 if durable else 1)
+    seen = sorted(row[1] for row in subject.rows())
+    merged = ["a", "b2", "c"] if operation == "upsert" else ["a", "b", "b2", "c"]
+    assert seen == (merged if durable else ["a", "b"])
+    assert leftovers(subject.path)
+
+    result = subject.write("upsert", [(1, "a2", 6, "eu")])
+    assert set(result.rolled_back) == instants
+    assert not pending(subject.path) and not leftovers(subject.path)
+    assert sorted(row[1] for row in subject.rows()) == ["a2", *seen[1:]]
+    for instant in instants:
+        assert not [path for path in everything_in(subject.path) if f"_{instant}." in path]
+        record = avro(completed(subject.path, "rollback")[-1].file)
+        assert record["commitsRollback"] == [instant]
+        assert record["totalFilesDeleted"] == (0 if step == "begin" else 2)
+    assert str(len(instants)) + " failed writes" in str(result) or durable
+
+
+def test_the_first_write_of_a_table_whose_driver_died_is_rolled_back(
+    spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = Subject(spark, table, options())
+    with monkeypatch.context() as patched:
+        dies_after("publish", patched)
+        patched.setattr("sparkrobust.spark.writer.forget_table", lambda table: None)
+        with pytest.raises(SystemExit):
+            subject.write("insert", [(1, "a", 5, "eu")])
+    assert len(data_files(table)) == 1
+    opened = sr.Table(str(table))
+    assert [instant.pending for instant in opened.rollback_failed_writes()] == [True]
+    assert data_files(table) == set() and not pending(table) and not leftovers(table)
+    subject.write("insert", [(2, "b", 5, "eu")])
+    assert subject.names() == {2: "b"}
+
+
+# -- other programs in between ---------------------------------------------------------------------------
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Transaction], None]) -> None:
+    """Let something happen right after the files of a write were published."""
+    publish = Transaction.publish
+
+    def and_then(self: Transaction, *args: Any, **kwargs: Any) -> None:
+        publish(self, *args, **kwargs)
+        happens(self)
+
+    monkeypatch.setattr(Transaction, "publish", and_then)
+
+
+def test_a_write_that_was_rolled_back_by_another_writer_does_not_commit(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        meanwhile(patched, lambda _: sr.Table(str(subject.path)).rollback_failed_writes())  # type: ignore[arg-type, return-value]
+        with pytest.raises(FencedError, match="rolled back by another writer"):
+            subject.write("upsert", [(1, "lost", 9, "eu")])
+    assert subject.names() == {1: "a", 2: "b"}
+    assert not pending(subject.path) and not leftovers(subject.path)
+    subject.write("upsert", [(1, "a2", 9, "eu")])
+    assert subject.names() == {1: "a2", 2: "b"}
+
+
+def have_metadata_table(table: Path, partitions: str = "files") -> None:
+    """As another writer's first write with ``hoodie.metadata.enable`` leaves it."""
+    file = table / ".hoodie" / "hoodie.properties"
+    file.write_text(re.sub(r"(?m)^hoodie\.table\.metadata\.partitions=.*\n", "", file.read_text())
+                    + f"hoodie.table.metadata.partitions={partitions}\n")  # fmt: skip
+    (table / ".hoodie" / "metadata" / ".hoodie").mkdir(parents=True, exist_ok=True)
+    (table / ".hoodie" / "metadata" / ".hoodie" / "hoodie.properties").write_text("#\n")
+
+
+def test_a_metadata_table_that_appears_during_a_write_stops_its_commit(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = data_files(subject.path)
+    with monkeypatch.context() as patched:
+        meanwhile(patched, lambda transaction: have_metadata_table(subject.path))
+        with pytest.raises(UnsupportedTableError, match="metadata table"):
+            subject.write("upsert", [(1, "lost", 9, "eu")])
+        assert data_files(subject.path) == files and not pending(subject.path)
+        assert subject.names() == {1: "a", 2: "b"}
+        subject.write("upsert", [(1, "a2", 9, "eu")], DROP_METADATA)
+    assert subject.names() == {1: "a2", 2: "b"}
+    assert properties(subject.path)["hoodie.table.metadata.partitions"] == ""
+    assert not (subject.path / ".hoodie" / "metadata").exists()
+
+
+@pytest.mark.parametrize("name", ["cow_partitioned", "v8_cow"])
+def test_hudis_metadata_table_is_refused_with_the_way_out_and_dropped_when_told(
+    name: str, hudi_tables: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(hudi_tables / name, tmp_path / "t"))
+    before = sr.read(spark).load(str(path))
+    columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in before.schema[5:])
+    subject = Subject(spark, path, {}, columns)
+    rows = subject.rows()
+    place = names_of(columns).index("name")
+    changed = [
+        tuple("new" if i == place else value + 10_000 if n == "ts" else value for i, (n, value) in
+              enumerate(zip(names_of(columns), row, strict=True)))
+        for row in rows[:1]
+    ]  # fmt: skip
+    with refused(path, UnsupportedTableError, "drop.metadata.table=true") as error:
+        subject.write("upsert", changed)
+    assert "hoodie.metadata.enable=false" in str(error.value)
+    said = properties(path)
+    result = subject.write("upsert", changed, DROP_METADATA)
+    assert (result.updated, result.inserted) == (1, 0)
+    assert subject.rows() == sorted([*changed, *rows[1:]], key=repr)
+    assert not (path / ".hoodie" / "metadata").exists()
+    now = properties(path)
+    assert now["hoodie.table.metadata.partitions"] == now["hoodie.table.metadata.partitions.inflight"] == ""
+    assert {k: v for k, v in now.items() if "metadata.partitions" not in k} == {
+        k: v for k, v in said.items() if "metadata.partitions" not in k
+    }
+    subject.write("delete", changed)
+    assert subject.rows() == sorted(rows[1:], key=repr)
+
+
+def test_a_write_that_fails_does_not_drop_the_metadata_table(
+    hudi_tables: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(hudi_tables / "cow_partitioned", tmp_path / "t"))
+    subject = Subject(spark, path, {}, "id int, name string, price double, ts bigint, dt string")
+    with refused(path, sr.errors.InvalidKeyError, "null or empty"):
+        subject.write("upsert", [(None, "n", 1.0, 1, "2024-01-01")], DROP_METADATA)
+
+
+def test_rows_of_a_file_that_a_pending_clustering_replaces_are_refused(
+    hudi_tables: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(hudi_tables / "cow_pending_clustering", tmp_path / "t"))
+    subject = Subject(spark, path, {}, "id int, name string, price double, ts bigint, dt string")
+    with refused(path, ConflictError, "clustering"):
+        subject.write("upsert", [(1, "n", 1.0, 9000, "p1")], DROP_METADATA)
+    result = subject.write("upsert", [(99, "new", 1.0, 9000, "p1")], DROP_METADATA)
+    assert (result.files_created, result.files_rewritten) == (1, 0)
+    assert subject.names()[99] == "new" and len(subject.rows()) == 7
+
+
+def test_the_failed_write_of_a_hudi_table_is_rolled_back_as_hudi_does_it(
+    hudi_tables: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(hudi_tables / "cow_failed_inflight", tmp_path / "t"))
+    (failed,) = {name.split(".")[0] for name in pending(path)}
+    subject = Subject(spark, path, {}, "id int, name string, price double, ts bigint, dt string")
+    assert subject.names() == {1: "a", 2: "b"}
+    result = subject.write("upsert", [(3, "c", 30.0, 3000, "p1")], DROP_METADATA)
+    assert result.rolled_back == (failed,)
+    assert subject.names() == {1: "a", 2: "b", 3: "c"}
+    assert not pending(path) and not [p for p in everything_in(path) if f"_{failed}.parquet" in p]
