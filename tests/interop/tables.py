@@ -81,13 +81,10 @@ def literal(value: Any) -> str:
 
 def query(rows: Iterable[Row], columns: dict[str, str] = COLUMNS) -> str:
     """The rows as a query that any Spark session answers alike, in this order."""
-    lines = [
-        "SELECT "
-        + ", ".join(f"CAST({literal(row[name])} AS {kind}) AS {name}" for name, kind in columns.items())
-        for row in rows
-    ]
-    nothing = "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in columns.items())
-    return " UNION ALL ".join(lines) if lines else f"{nothing} WHERE false"
+    lines = ["(" + ", ".join(literal(row[name]) for name in columns) + ")" for row in rows]
+    given = ", ".join(lines or ["(" + ", ".join("NULL" for _ in columns) + ")"])
+    typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
+    return f"SELECT {typed} FROM VALUES {given} AS t({', '.join(columns)}) WHERE {str(bool(lines)).lower()}"
 
 
 def comparable(value: Any) -> Any:
