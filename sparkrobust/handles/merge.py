@@ -22,6 +22,7 @@ from sparkrobust.handles.rows import (
     members,
     newest_of_each_key,
     not_older,
+    ordering_values,
     replace,
     single,
     stamped,
@@ -131,8 +132,8 @@ def _merged(stored: pa.Table, incoming: _Incoming, counts: _Counts) -> pa.Table:
     incoming.found(wanted)
     ordering = incoming.rules.ordering
     if ordering and not incoming.rules.delete:
-        fields = list(ordering)
-        wins = not_older(incoming.rows(wanted).select(fields), stored.select(fields).filter(hit), ordering)
+        new = ordering_values(incoming.rows(wanted), ordering)
+        wins = not_older(new, ordering_values(stored, ordering).filter(hit), ordering)
         hit, wanted = replace(hit, hit, wins), wanted.filter(wins)
     gone = incoming.deleted.take(wanted) if incoming.deleted is not None else None
     if not incoming.rules.delete:

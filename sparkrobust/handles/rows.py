@@ -27,9 +27,9 @@ def check_keys(table: pa.Table) -> None:
 
 def check_ordering(table: pa.Table, fields: tuple[str, ...]) -> None:
     """Every row has a value in every ordering field, or ``InvalidKeyError``."""
-    for name in fields:
-        if name in table.column_names and table[name].null_count:
-            raise InvalidKeyError(f"{table[name].null_count} rows have a null in the ordering field {name!r}")
+    for name, column in zip(fields, ordering_values(table, fields).columns, strict=True):
+        if column.null_count:
+            raise InvalidKeyError(f"{column.null_count} rows have a null in the ordering field {name!r}")
 
 
 def check_path(path: str) -> None:
@@ -82,13 +82,27 @@ def newest_of_each_key(table: pa.Table, ordering: tuple[str, ...]) -> pa.Array |
     """
     if pc.count_distinct(table[KEY]).as_py() == table.num_rows:
         return None
-    by = [name for name in (*ordering, SEQUENCE) if name in table.column_names]
-    ranked = table.select([KEY, *by])
-    order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in (KEY, *by)])
+    ranked = table.select([name for name in (KEY, SEQUENCE) if name in table.column_names])
+    for name, column in zip(ordering, ordering_values(table, ordering).columns, strict=True):
+        ranked = ranked.append_column(name, column)
+    by = [name for name in (KEY, *ordering, SEQUENCE) if name in ranked.column_names]
+    order = pc.sort_indices(ranked, sort_keys=[(name, "ascending") for name in by])
     keys = pa.chunked_array([ranked[KEY].take(order).combine_chunks()]).combine_chunks()
     changes = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
     last = pa.concat_arrays([changes, pa.array([True])])
     return members(table.num_rows, order.filter(last))
+
+
+def ordering_values(table: pa.Table, ordering: tuple[str, ...]) -> pa.Table:
+    """The columns of the ordering fields, nested ones by dots, under the names of the fields."""
+    columns = []
+    for name in ordering:
+        if name in table.column_names:
+            columns.append(table[name])
+        else:
+            top, *inner = name.split(".")
+            columns.append(pc.struct_field(table[top], inner))
+    return pa.table(columns, names=list(ordering))
 
 
 def by_partition(table: pa.Table) -> list[tuple[str, pa.Table]]:
@@ -148,7 +162,20 @@ def not_older(incoming: pa.Table, stored: pa.Table, ordering: tuple[str, ...]) -
     verdict = pa.repeat(pa.scalar(True), incoming.num_rows)
     for name in reversed(ordering):
         new, old = single(incoming[name]), single(stored[name])
-        further = pc.or_(pc.greater(new, old), pc.and_(pc.equal(new, old), verdict))
+        further = pc.or_(_greater(new, old), pc.and_(_equal(new, old), verdict))
         # A row that was stored without an ordering value gives way to any.
         verdict = pc.fill_null(further, True)
     return verdict
+
+
+def _greater(new: pa.Array, old: pa.Array) -> pa.Array:
+    """As Java compares: a NaN is above every number."""
+    if not pa.types.is_floating(new.type):
+        return pc.greater(new, old)
+    return pc.or_(pc.greater(new, old), pc.and_(pc.is_nan(new), pc.invert(pc.is_nan(old))))
+
+
+def _equal(new: pa.Array, old: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(new.type):
+        return pc.equal(new, old)
+    return pc.or_(pc.equal(new, old), pc.and_(pc.is_nan(new), pc.is_nan(old)))

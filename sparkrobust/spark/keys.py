@@ -24,12 +24,12 @@ def quoted(name: str) -> str:
 
 
 def field_type(schema: t.StructType, name: str, what: str) -> t.DataType:
-    """The type of a field, nested ones by dots; ``InvalidKeyError`` where it is missing."""
+    """The type of a field, nested ones by dots, in its own case; ``InvalidKeyError`` where it is missing."""
     kind: t.DataType = schema
     for part in name.split("."):
         found = None
         if isinstance(kind, t.StructType):
-            found = next((f for f in kind.fields if f.name.lower() == part.lower()), None)
+            found = next((f for f in kind.fields if f.name == part), None)
         if found is None:
             raise InvalidKeyError(
                 f"the {what} field {name!r} is not in the rows; they have {', '.join(schema.names)}"
@@ -51,11 +51,16 @@ def text_of(name: str, kind: t.DataType, what: str, *, readable_timestamps: bool
         return F.when(column.isNotNull(), F.format_string("%s", column))
     if isinstance(kind, t.BinaryType):
         return F.lower(F.hex(column))
+    refuse_nested_type(name, kind, what)
+    return column.cast("string")
+
+
+def refuse_nested_type(name: str, kind: t.DataType, what: str) -> None:
+    """``InvalidKeyError`` for a field that has no one value."""
     if isinstance(kind, (t.ArrayType, t.MapType, t.StructType)):
         raise InvalidKeyError(
             f"the {what} field {name!r} is of type {kind.simpleString()}, which can't be one"
         )
-    return column.cast("string")
 
 
 def _readable(column: Column) -> Column:

@@ -17,7 +17,7 @@ from sparkrobust.formats.schema import TableSchema
 from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE
 from sparkrobust.options import Operation, WriteOptions
 from sparkrobust.spark.intent import Intent
-from sparkrobust.spark.keys import field_type, partition_path, quoted, record_key
+from sparkrobust.spark.keys import field_type, partition_path, quoted, record_key, refuse_nested_type
 from sparkrobust.spark.schema import to_arrow
 from sparkrobust.spark.tasks import BAD_ORDERING
 
@@ -68,7 +68,7 @@ def check_fields(df: DataFrame, config: TableConfig, options: WriteOptions) -> N
     partition_path(config, rows.schema, readable_timestamps=False)
     if options.operation is not Operation.DELETE and config.event_time:
         for name in config.ordering_fields:
-            field_type(rows.schema, name, "ordering")
+            refuse_nested_type(name, field_type(rows.schema, name, "ordering"), "ordering")
 
 
 def quoted_name(name: str) -> str:

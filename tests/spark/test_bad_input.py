@@ -146,6 +146,8 @@ def test_a_new_table_needs_a_name_and_a_key_and_fields_that_are_there(
         (options(keys="nope"), InvalidKeyError, "record key field 'nope'.*id, name, ts, region"),
         (options(partitions="nope"), InvalidKeyError, "partition field 'nope'"),
         (options(ordering="nope"), InvalidKeyError, "ordering field 'nope'"),
+        (options(keys="ID"), InvalidKeyError, "record key field 'ID' is not in the rows"),
+        (options(ordering="TS"), InvalidKeyError, "ordering field 'TS' is not in the rows"),
         (options(partitions="id,ts", hoodie__datasource__write__keygenerator__type="SIMPLE"),
          InvalidOptionError, "SIMPLE"),
     ]  # fmt: skip

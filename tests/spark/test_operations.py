@@ -57,6 +57,36 @@ def test_by_event_time_late_rows_lose_and_ties_go_to_the_newcomer(subject: Subje
     assert {after[i]["_hoodie_commit_time"] for i in (2, 3, 6)} == {result.instant}
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields", "lower", "base", "higher"),
+    [
+        ("double", "o", "1.25D", "1.5D", "double('NaN')"),
+        ("float", "o", "1.5F", "float('NaN')", "float('NaN')"),
+        ("string", "o", "'10'", "'9'", "'91'"),
+        ("timestamp", "o", "timestamp'1960-01-01'", "timestamp'1969-12-31'", "timestamp'2024-01-01'"),
+        ("binary", "o", "x'00ff'", "x'01'", "x'80'"),
+        ("decimal(10,2)", "o", "9BD", "10BD", "10.01BD"),
+        ("struct<x:int>", "o.x", "named_struct('x', 9)", "named_struct('x', 10)", "named_struct('x', 11)"),
+        ("boolean", "o", "false", "true", "true"),
+        ("int", "o,name", "10", "10", "11"),
+    ],
+)
+def test_ordering_values_compare_as_in_hudi_in_a_batch_and_with_the_table(
+    kind: str, fields: str, lower: str, base: str, higher: str, spark: SparkSession, table: Path
+) -> None:
+    """In the last case the first field is equal, and the second decides."""
+    subject = Subject(spark, table, options(partitions="", ordering=fields))
+
+    def write(*rows: tuple[int, str, str]) -> None:
+        sql = (f"SELECT {i} AS id, '{name}' AS name, CAST({o} AS {kind}) AS o" for i, name, o in rows)
+        subject.save("upsert", spark.sql(" UNION ALL ".join(sql)))
+
+    write((1, "base", base), (2, "base", base), (3, "high", higher), (3, "a low", lower))
+    write((1, "a late", lower), (2, "higher", higher))
+    found = sr.read(spark).load(str(table)).select("id", "name").collect()
+    assert sorted(map(tuple, found)) == [(1, "base"), (2, "higher"), (3, "high")]
+
+
 def test_by_commit_time_the_last_row_wins_whatever_its_ordering_value(
     spark: SparkSession, table: Path
 ) -> None:
