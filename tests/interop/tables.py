@@ -74,7 +74,7 @@ def literal(value: Any) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (str, datetime.date)):
+    if isinstance(value, (str, float, datetime.date)):
         return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
     return repr(value)
 
