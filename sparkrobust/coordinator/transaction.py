@@ -45,6 +45,7 @@ class Transaction:
         self.control = ControlFolder(instant=time, nonce=table.ids.nonce())
         self.completion: InstantTime | None = None
         self._begun = False
+        self._published: list[str] = []
 
     @property
     def time(self) -> InstantTime:
@@ -85,6 +86,7 @@ class Transaction:
                 content = PartitionMetadata.of_partition(partition, self.time).render(now)
                 with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
                     storage.put_if_absent(marker, content)
+        self._published = [file.final_path for file in files]
         storage.publish_all(files)
 
     def complete(
@@ -196,4 +198,8 @@ class Transaction:
         if mine is not None and mine.pending:
             roll_back(self.table, mine)
         else:
+            if mine is None:
+                # Another writer rolled it back while it published: it could not know of these.
+                for path in self._published:
+                    self.table.storage.delete(path)
             sweep_control_folder(self.table.storage, self.control)

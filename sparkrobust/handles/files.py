@@ -26,7 +26,7 @@ from sparkrobust.core.names import (
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 from sparkrobust.formats.parquet import BaseFileWriter, WriteSettings
 from sparkrobust.handles.plan import Attempt, WritePlan, WrittenFile
-from sparkrobust.handles.rows import LEADING, constant
+from sparkrobust.handles.rows import LEADING, bytes_of, constant
 from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
 
 _TEXT_CONSTANT = pa.dictionary(pa.int32(), pa.string())
@@ -95,7 +95,7 @@ class DataFile:
         if not table.num_rows:
             return
         self._waiting.append(table)
-        self.waiting_bytes += table.nbytes
+        self.waiting_bytes += bytes_of(table)
         self.rows += table.num_rows
         if self.waiting_bytes >= self._plan.files.row_group_bytes:
             self.flush()
@@ -176,7 +176,7 @@ class GrowingFiles:
     def write(self, table: pa.Table) -> None:
         limits = self._plan.files
         # In pieces of a row group, so that a file ends close to its size and not a table later.
-        piece = max(1, table.num_rows * limits.row_group_bytes // max(1, table.nbytes))
+        piece = max(1, table.num_rows * limits.row_group_bytes // max(1, bytes_of(table)))
         for start in range(0, table.num_rows, piece):
             self._write(table.slice(start, piece))
 

@@ -179,3 +179,15 @@ def _equal(new: pa.Array, old: pa.Array) -> pa.Array:
     if not pa.types.is_floating(new.type):
         return pc.equal(new, old)
     return pc.or_(pc.equal(new, old), pc.and_(pc.is_nan(new), pc.is_nan(old)))
+
+
+def bytes_of(table: pa.Table) -> int:
+    """About what the rows take in memory.
+
+    ``nbytes`` crashes on null maps of nested values as Spark sends them; what nested columns refer to
+    is counted whole instead, which for a slice is too much.
+    """
+    return sum(
+        column.get_total_buffer_size() if pa.types.is_nested(column.type) else column.nbytes
+        for column in table.columns
+    )

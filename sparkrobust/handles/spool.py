@@ -9,6 +9,8 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from sparkrobust.handles.rows import bytes_of
+
 IN_MEMORY = 192 << 20
 
 
@@ -31,7 +33,7 @@ class Spool:
         if not table.num_rows:
             return
         self._tables.append(table)
-        self._bytes += table.nbytes
+        self._bytes += bytes_of(table)
         if self._bytes > self._limit:
             self._spill()
 
