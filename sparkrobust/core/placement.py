@@ -49,7 +49,7 @@ def pack(weights: Sequence[int], tasks_wanted: int, small: int) -> list[int]:
     if len(weights) <= tasks_wanted:
         return list(range(len(weights)))
     placed: list[int] = []
-    task, filled, members = -1, small, 0
+    task, filled, members = -1, 0, _MOST_SLOTS_A_TASK  # as if a full task went before
     for weight in weights:
         if filled + weight > small or members >= _MOST_SLOTS_A_TASK:
             task, filled, members = task + 1, 0, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkrobust.core.file_ids import SizeLimits, Slot, prefix_of, spread_inserts
@@ -81,6 +81,7 @@ def test_every_task_has_a_number_that_brings_rows_to_it(tasks: int) -> None:
 
 
 @given(st.lists(st.integers(0, 200), max_size=300), st.integers(1, 40), st.integers(1, 100))
+@example([0, 0], 1, 1)  # slots of which nothing is known
 def test_slots_share_a_task_only_while_small_and_tasks_are_numbered_without_gaps(
     weights: list[int], wanted: int, small: int
 ) -> None:
