@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkrobust.core.names import ROBUST, ControlFolder, MarkerType, marker_folder, parse_begin_marker
-from sparkrobust.core.timeline import Timeline
 from sparkrobust.storage.contract import NotFoundError, Staging, Storage
 
 _SERVER_MARKERS = "MARKERS"
@@ -52,15 +51,3 @@ def _discard_uploads(storage: Storage, instant: str) -> None:
             continue
         if token:
             storage.discard(token.decode())
-
-
-def sweep_finished(storage: Storage, timeline: Timeline) -> None:
-    """Remove the control folders of writes that are not pending any more.
-
-    A driver that died between its commit and its cleaning up leaves one, as does one that died
-    before its requested file; a pending write's goes with its rollback.
-    """
-    pending = {instant.time for instant in timeline.pending}
-    for control in control_folders(storage):
-        if control.instant not in pending:
-            sweep_control_folder(storage, control)

@@ -14,13 +14,12 @@ from sparkrobust.coordinator.leftovers import (
     begin_markers,
     control_folders,
     sweep_control_folder,
-    sweep_finished,
 )
-from sparkrobust.coordinator.stand_in import restore_properties
+from sparkrobust.coordinator.stand_in import restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
-from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, marker_folder
+from sparkrobust.core.names import BaseFileName, ControlFolder, MarkerType, instant_file, marker_folder
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import CorruptTableError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
@@ -36,8 +35,20 @@ def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     failed = [i for i in table.timeline.pending if i.action in WRITES]
     for instant in failed:
         roll_back(table, instant)
-    sweep_finished(table.storage, table.timeline)
+    pending = {instant.time for instant in table.timeline.pending}
+    for control in control_folders(table.storage):
+        if control.instant not in pending:
+            # Its driver died between its commit and its cleaning up, or before its requested file.
+            sweep_finished_write(table, control)
     return failed
+
+
+def sweep_finished_write(table: HudiTable, control: ControlFolder) -> None:
+    """What is left to do once a write has ended; may be done again."""
+    for instant in table.timeline.completed_writes:
+        if instant.time == control.instant and instant.action is Action.REPLACE_COMMIT:
+            retire_old_partitions(table, control, instant)
+    sweep_control_folder(table.storage, control)
 
 
 def roll_back(table: HudiTable, failed: Instant) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sparkrobust.coordinator.partitions import uncover
 from sparkrobust.coordinator.properties import update_properties
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.names import PROPERTIES, ControlFolder
+from sparkrobust.core.instant import Instant
+from sparkrobust.core.names import PARTITION_METADATA, PROPERTIES, ControlFolder, joined
+from sparkrobust.core.table_config import TableConfig
 from sparkrobust.formats import properties
+from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.storage.contract import NotFoundError
 
 
@@ -28,11 +32,38 @@ def replace_properties(table: HudiTable, control: ControlFolder, values: Mapping
 
 def restore_properties(table: HudiTable, control: ControlFolder) -> None:
     """Bring back what :func:`replace_properties` kept, if it was called."""
+    before = _before(table, control)
+    if before is not None:
+        update_properties(table.storage, lambda _: dict(before), table.clock)
+        table.storage.delete(_kept(control))
+        table.reload_config()
+
+
+def _before(table: HudiTable, control: ControlFolder) -> Mapping[str, str] | None:
     path = _kept(control)
     try:
-        before = properties.parse(table.storage.read(path), path=path)
+        return properties.parse(table.storage.read(path), path=path)
     except NotFoundError:
+        return None
+
+
+def retire_old_partitions(table: HudiTable, control: ControlFolder, completed: Instant) -> None:
+    """After the commit: folders of the old table are no partitions, where its paths meant something else.
+
+    Hudi reads the path of every folder that has a partition file by the table's present fields, and
+    fails on one that does not fit; and it looks for nothing below one.
+    """
+    metadata = table.commit(completed)
+    before = _before(table, control)
+    if before is None or not isinstance(metadata, ReplaceCommitMetadata):
         return
-    update_properties(table.storage, lambda _: before, table.clock)
-    table.storage.delete(path)
-    table.reload_config()
+    written = {stat.partition_path or "" for stat in metadata.write_stats}
+    if _spelling(TableConfig.of(before, path=_kept(control))) != _spelling(table.config):
+        for partition in metadata.partition_to_replace_file_ids.keys() - written:
+            table.storage.delete(joined(partition, PARTITION_METADATA))
+    uncover(table, written)
+
+
+def _spelling(config: TableConfig) -> tuple[object, ...]:
+    """How the table spells its partitions' paths."""
+    return config.partition_fields, config.hive_style, config.url_encoded

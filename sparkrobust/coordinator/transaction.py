@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.leftovers import sweep_control_folder
 from sparkrobust.coordinator.partitions import refuse_nested, refuse_to_cover, uncover
-from sparkrobust.coordinator.rollback import roll_back
+from sparkrobust.coordinator.rollback import roll_back, sweep_finished_write
 from sparkrobust.coordinator.stand_in import replace_properties
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
@@ -183,11 +183,9 @@ class Transaction:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def clean_up(self, stats: Sequence[WriteStat] = ()) -> None:
-        """After the commit: begin markers, what lost attempts have staged, what hides new partitions."""
-        if self.action is Action.REPLACE_COMMIT:
-            uncover(self.table, {stat.partition_path or "" for stat in stats})
-        sweep_control_folder(self.table.storage, self.control)
+    def clean_up(self) -> None:
+        """After the commit: begin markers, what lost attempts have staged, partitions of a replaced table."""
+        sweep_finished_write(self.table, self.control)
 
     def abort(self) -> None:
         """Undo everything; the table is as it was before.  Safe at any point before the commit."""

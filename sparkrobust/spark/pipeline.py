@@ -156,14 +156,14 @@ class WriteRun:
                 may_drop_metadata_table=self.intent.options.drop_metadata_table,
             )
         with self._steps.taking("clean up"), self.interrupts.undisturbed():
-            self._clean_up(transaction, stats)
+            self._clean_up(transaction)
         return self._result(transaction, stats)
 
     @staticmethod
-    def _clean_up(transaction: Transaction, stats: list[WriteStat]) -> None:
+    def _clean_up(transaction: Transaction) -> None:
         """The write is durable: what can't be tidied now is swept by the next one."""
         try:
-            transaction.clean_up(stats)
+            transaction.clean_up()
         except errors.RobustWriteError as error:
             _log.warning("committed, but not cleaned up: %s", error)
 

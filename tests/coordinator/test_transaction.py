@@ -392,6 +392,37 @@ def test_an_overwrite_that_dies_before_its_commit_gives_the_old_properties_back(
     assert fresh.config.key_fields == ("id",)
 
 
+@pytest.mark.parametrize("ends", ["cleaned up", "died after its commit"])
+@pytest.mark.parametrize("fields", ["p", "q"])
+def test_folders_of_a_replaced_table_stay_partitions_only_where_their_paths_mean_the_same(
+    table: HudiTable, fields: str, ends: str
+) -> None:
+    commit(table, "p1")
+    commit(table, "p2")
+    replaced: dict[str, list[str]] = {}
+    for base in table.base_files():
+        replaced.setdefault(base.partition, []).append(base.file_id)
+    transaction = Transaction(table, Action.REPLACE_COMMIT)
+    transaction.begin()
+    staged, stat = stage(table, transaction, "p2")
+    transaction.publish([staged], [stat])
+    transaction.complete(
+        OperationType.INSERT_OVERWRITE_TABLE,
+        [stat],
+        SCHEMA,
+        replaced=replaced,
+        new_properties={**table.config.values, "hoodie.table.partition.fields": fields},
+    )
+    if ends == "cleaned up":
+        transaction.clean_up()
+    else:
+        fresh = HudiTable.open(table.storage, table.clock, table.ids)
+        assert roll_back_failed_writes(fresh) == []
+    assert leftovers(table.storage) == []
+    assert table.partitions() == (["p1", "p2"] if fields == "p" else ["p2"])
+    assert [base.path for base in table.base_files()] == [stat.path]
+
+
 # -- properties -------------------------------------------------------------------------------------
 
 

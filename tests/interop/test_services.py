@@ -237,9 +237,6 @@ def test_hudi_builds_its_metadata_table_over_our_commits(hudi: Oracle, ours: Any
     assert ordered(ours.read(table)) == model.expected()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the old folders keep their partition files, which Hudi reads by the new fields"
-)
 def test_our_overwrite_gives_hudi_a_new_table_in_place_of_the_old_one(
     hudi: Oracle, ours: Any, table: Path
 ) -> None:
