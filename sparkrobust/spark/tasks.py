@@ -5,6 +5,7 @@ They are classes of this module, so that they are pickled by name and not by the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.plan import KEY, PATH, Attempt, WritePlan
-from sparkrobust.handles.work import run
+from sparkrobust.handles.work import run as run_slots
+from sparkrobust.spark.between_tasks import settle
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
 
@@ -29,29 +31,43 @@ BAD_ORDERING = "__sr_bad_ordering"
 _EMIT_ROWS = 64 * 1024
 
 
+class Task(ABC):
+    """A function from batches to batches, as ``mapInArrow`` takes one."""
+
+    def __call__(self, batches: Batches) -> Made:
+        try:
+            yield from self.run(batches)
+        finally:
+            settle()
+
+    @abstractmethod
+    def run(self, batches: Batches) -> Made:
+        """What the task does."""
+
+
 def _exhaust(batches: Batches) -> None:
     for _ in batches:
         pass
 
 
 @dataclass(frozen=True)
-class EmitTable:
+class EmitTable(Task):
     """A table that the driver has, as a DataFrame: the one row that comes in starts it."""
 
     table: pa.Table
 
-    def __call__(self, batches: Batches) -> Made:
+    def run(self, batches: Batches) -> Made:
         _exhaust(batches)
         yield from self.table.to_batches(max_chunksize=_EMIT_ROWS)
 
 
 @dataclass(frozen=True)
-class PackKeys:
+class PackKeys(Task):
     """Partition paths and record keys, packed into a few binary values for the driver."""
 
     SCHEMA = "keys binary, bad_ordering long"
 
-    def __call__(self, batches: Batches) -> Made:
+    def run(self, batches: Batches) -> Made:
         tables, bad = [], 0
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -76,7 +92,7 @@ def unpack_keys(packed: Sequence[bytes]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class ProbeFiles:
+class ProbeFiles(Task):
     """Looks up the incoming keys of a partition in its base files."""
 
     storage: Storage
@@ -85,7 +101,7 @@ class ProbeFiles:
 
     SCHEMA = "file int, found binary"
 
-    def __call__(self, batches: Batches) -> Made:
+    def run(self, batches: Batches) -> Made:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 base = self.files[index]
@@ -102,7 +118,7 @@ def unpack_positions(packed: bytes) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class ReadKeys:
+class ReadKeys(Task):
     """Every record key of some base files, with its partition and its file's number."""
 
     storage: Storage
@@ -110,7 +126,7 @@ class ReadKeys:
 
     SCHEMA = f"{PATH} string, {KEY} string, {FILE} int"
 
-    def __call__(self, batches: Batches) -> Made:
+    def run(self, batches: Batches) -> Made:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 base = self.files[index]
@@ -126,20 +142,20 @@ class ReadKeys:
 
 
 @dataclass(frozen=True)
-class RunSlots:
+class RunSlots(Task):
     """The write stage: rows in, one JSON text for each slot out."""
 
     plan: WritePlan
 
     SCHEMA = "slot int, result string"
 
-    def __call__(self, batches: Batches) -> Made:
+    def run(self, batches: Batches) -> Made:
         context = TaskContext.get()
         if context is None:
             raise InternalError("a write handle runs outside of a Spark task")
         task = context.partitionId()
         attempt = Attempt(task=task, token=f"{task}-{context.stageId()}-{Ids().number()}")
-        for result in run(self.plan, attempt, iter(batches)):
+        for result in run_slots(self.plan, attempt, iter(batches)):
             yield pa.RecordBatch.from_arrays(
                 [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]
             )
