@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from sparkrobust.core.file_ids import Slot, prefix_of
 from sparkrobust.handles.files import GrowingFiles
-from sparkrobust.handles.plan import Attempt, SlotResult, WritePlan
-from sparkrobust.handles.rows import by_partition, check_keys, check_ordering, check_path, stamped
+from sparkrobust.handles.plan import PATH, Attempt, SlotResult, WritePlan
+from sparkrobust.handles.rows import check_keys, check_ordering, check_path, split, stamped
 from sparkrobust.handles.spool import in_chunks
 
 _CHUNK_ROWS = 64 * 1024
@@ -67,7 +67,7 @@ def bulk(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -
         for table in in_chunks(batches, _CHUNK_ROWS):
             check_keys(table)
             check_ordering(table, plan.rules.ordering)
-            for path, rows in by_partition(table):
+            for path, rows in split(table, PATH):
                 partitions.write(path, rows)
         return partitions.finish()
     except BaseException:

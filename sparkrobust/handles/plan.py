@@ -26,6 +26,16 @@ RESERVED_PREFIX = "__sr_"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Which of a row's key and path equal columns of the user and need not travel beside them."""
+
+    key: str | None = None
+    """The column that is the key; without one, the key comes as a column of its own."""
+    path: str | None = None
+    """The column that is the path, ``""`` if all rows have the empty path; as with the key."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """How data files are written."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkrobust.core.names import COMMIT_SEQNO, COMMIT_TIME, IS_DELETED, RECORD_KEY
+from sparkrobust.core.names import COMMIT_SEQNO, COMMIT_TIME, DEFAULT_PARTITION, IS_DELETED, RECORD_KEY
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import InvalidKeyError, UnsafePathError
 from sparkrobust.formats.conform import conform
-from sparkrobust.handles.plan import KEY, PATH, SEQUENCE, Rules
+from sparkrobust.handles.plan import KEY, PATH, SEQUENCE, Derived, Rules
 
 LEADING = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY)
 """The meta columns that a row brings along; the file adds the other two as it is written."""
@@ -40,6 +42,19 @@ def check_path(path: str) -> None:
             f"the partition path {path[:200]!r} is refused: {problem}",
             hint="clean the partition column, or set hoodie.datasource.write.partitionpath.urlencode=true",
         )
+
+
+def with_derived(rows: pa.RecordBatch, derived: Derived) -> pa.RecordBatch:
+    """The rows with their key and path as columns of their own."""
+    if derived.key is not None:
+        rows = rows.append_column(KEY, rows[derived.key])
+    if derived.path == "":
+        rows = rows.append_column(PATH, pa.repeat(pa.scalar(""), rows.num_rows))
+    elif derived.path is not None:
+        paths = rows[derived.path]
+        missing = pc.fill_null(pc.equal(pc.binary_length(paths), 0), True)
+        rows = rows.append_column(PATH, pc.if_else(missing, DEFAULT_PARTITION, paths))
+    return rows
 
 
 def constant(text: str, count: int) -> pa.DictionaryArray:
@@ -105,20 +120,20 @@ def ordering_values(table: pa.Table, ordering: tuple[str, ...]) -> pa.Table:
     return pa.table(columns, names=list(ordering))
 
 
-def by_partition(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows of each partition path, in the order in which they came."""
-    codes = pc.dictionary_encode(table[PATH].combine_chunks())
+def split(table: pa.Table, column: str) -> list[tuple[Any, pa.Table]]:
+    """The rows of each value of a column that has no nulls, in the order in which they came."""
+    codes = pc.dictionary_encode(table[column].combine_chunks())
     if isinstance(codes, pa.ChunkedArray):
         codes = codes.combine_chunks()
-    paths = codes.dictionary.to_pylist()
-    if len(paths) == 1:
-        return [(paths[0], table)]
+    values = codes.dictionary.to_pylist()
+    if len(values) == 1:
+        return [(values[0], table)]
     order = pc.sort_indices(codes.indices)
     counts = {item["values"]: item["counts"] for item in pc.value_counts(codes.indices).to_pylist()}
     grouped = table.take(order)
     found, start = [], 0
-    for code, path in enumerate(paths):
-        found.append((path, grouped.slice(start, counts[code])))
+    for code, value in enumerate(values):
+        found.append((value, grouped.slice(start, counts[code])))
         start += counts[code]
     return found
 

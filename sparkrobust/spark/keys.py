@@ -14,6 +14,7 @@ from sparkrobust.core.names import DEFAULT_PARTITION
 from sparkrobust.core.partition_path import ESCAPED
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import InvalidKeyError
+from sparkrobust.handles.plan import Derived
 
 _NULL, _EMPTY = "__null__", "__empty__"
 
@@ -109,3 +110,20 @@ def _path_part(config: TableConfig, schema: t.StructType, name: str, readable_ti
             value = F.replace(value, F.lit(char), F.lit(f"%{ord(char):02X}"))
     value = F.when(text.isNull() | (text == ""), DEFAULT_PARTITION).otherwise(value)
     return F.concat(F.lit(f"{name}="), value) if config.hive_style else value
+
+
+def derived(config: TableConfig, schema: t.StructType) -> Derived:
+    """What a task can take from the user's columns as it is: texts that are spelled as they stand."""
+    key = path = None
+    if not config.keys_are_composed:
+        key = _plain_text(config.key_fields[0], schema)
+    if not config.partition_fields:
+        path = ""
+    elif len(config.partition_fields) == 1 and not config.hive_style and not config.url_encoded:
+        path = _plain_text(config.partition_fields[0], schema)
+    return Derived(key=key, path=path)
+
+
+def _plain_text(name: str, schema: t.StructType) -> str | None:
+    is_text = any(field.name == name and type(field.dataType) is t.StringType for field in schema.fields)
+    return name if is_text and "." not in name else None

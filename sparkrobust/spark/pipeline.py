@@ -56,7 +56,7 @@ class WriteRun:
             with self._steps.taking("read"):
                 incoming = prepare(self.df, intent)
                 old = intent.table.base_files() if intent.replacing else []
-            routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming.frame)
+            routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming)
             action = Action.REPLACE_COMMIT if intent.replacing else Action.COMMIT
             transaction = Transaction(intent.table, action)
             with self._steps.taking("write"):
@@ -91,9 +91,12 @@ class WriteRun:
         )
         if routed is not None and not plan.slots:
             return []
-        frame = self._laid_out(incoming.frame) if routed is None else routed.frame
-        rows = frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA).collect()
-        return self._reconcile(plan, [SlotResult.from_json(row.result) for row in rows])
+        if routed is None:
+            laid_out = self._laid_out(incoming.frame)
+            stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
+        else:
+            stage = routed.results(plan)
+        return self._reconcile(plan, [SlotResult.from_json(row.result) for row in stage.collect()])
 
     def _laid_out(self, frame: DataFrame) -> DataFrame:
         """A bulk insert's rows in the order that its sort mode asks for."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 
 from sparkrobust.core.names import META_COLUMNS
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import SchemaConflictError
 from sparkrobust.formats.reconcile import reconcile
 from sparkrobust.formats.schema import TableSchema
-from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE
-from sparkrobust.options import Operation, WriteOptions
+from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE, Derived
+from sparkrobust.options import Operation, SortMode, WriteOptions
 from sparkrobust.spark.intent import Intent
-from sparkrobust.spark.keys import field_type, partition_path, quoted, record_key, refuse_nested_type
+from sparkrobust.spark.keys import derived, field_type, partition_path, quoted, record_key, refuse_nested_type
 from sparkrobust.spark.schema import to_arrow
 from sparkrobust.spark.tasks import BAD_ORDERING
 
@@ -27,9 +28,20 @@ class Incoming:
     """The rows of a write on their way."""
 
     frame: DataFrame
-    """Key, partition path, what the operation needs besides, then the columns of the user."""
+    """Key and partition path, what the operation needs besides, then the columns of the user."""
     schema: TableSchema
     """Of the table, once the write is done."""
+    derived: Derived = field(default_factory=Derived)
+    """What the first task adds to the rows; nothing that Spark has to sort by."""
+
+    def whole_schema(self) -> t.StructType:
+        """Of the rows with what is derived."""
+        added = [
+            t.StructField(name, t.StringType())
+            for name, taken in ((KEY, self.derived.key), (PATH, self.derived.path))
+            if taken is not None
+        ]
+        return t.StructType([*self.frame.schema.fields, *added])
 
 
 def prepare(df: DataFrame, intent: Intent) -> Incoming:
@@ -45,18 +57,20 @@ def prepare(df: DataFrame, intent: Intent) -> Incoming:
     check_fields(rows, config, options)
     schema = _schema(rows, intent)
     readable = options.consistent_logical_timestamp
-    columns = [
-        record_key(config, rows.schema, readable_timestamps=readable).alias(KEY),
-        partition_path(config, rows.schema, readable_timestamps=readable).alias(PATH),
-    ]
+    key = record_key(config, rows.schema, readable_timestamps=readable).alias(KEY)
+    path = partition_path(config, rows.schema, readable_timestamps=readable).alias(PATH)
+    if options.operation is Operation.DELETE:
+        bad = _bad_ordering(config, options).alias(BAD_ORDERING)
+        return Incoming(frame=rows.select(key, path, bad), schema=schema)
+    found = Derived()
+    if not (intent.bulk and options.sort_mode is not SortMode.NONE):
+        found = derived(config, rows.schema)
+    columns = [column for column, taken in ((key, found.key), (path, found.path)) if taken is None]
     if not intent.bulk:
         columns.append(_bad_ordering(config, options).alias(BAD_ORDERING))
-    if options.operation is Operation.DELETE:
-        return Incoming(frame=rows.select(*columns), schema=schema)
-    if not intent.bulk:
         columns.append(F.monotonically_increasing_id().alias(SEQUENCE))
     columns += [F.col(quoted_name(name)) for name in rows.columns]
-    return Incoming(frame=rows.select(*columns), schema=schema)
+    return Incoming(frame=rows.select(*columns), schema=schema, derived=found)
 
 
 def check_fields(df: DataFrame, config: TableConfig, options: WriteOptions) -> None:

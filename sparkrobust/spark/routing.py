@@ -7,24 +7,28 @@ timeline.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import ConflictError, InvalidInputError, InvalidKeyError
-from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET
-from sparkrobust.handles.rows import check_path
+from sparkrobust.handles.packing import pack
+from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, WritePlan
+from sparkrobust.handles.rows import check_path, single, split
 from sparkrobust.options import DuplicatePolicy, Operation
 from sparkrobust.spark import tagging
-from sparkrobust.spark.frames import Frames, as_frame
+from sparkrobust.spark.frames import Frames, as_frame, numbers
+from sparkrobust.spark.gathering import Gathered
 from sparkrobust.spark.intent import Intent
+from sparkrobust.spark.prepare import Incoming
 from sparkrobust.spark.slots import (
     HASH_SPACE,
     NO_FILE,
@@ -35,21 +39,52 @@ from sparkrobust.spark.slots import (
     targets_of,
 )
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import BAD_ORDERING, FILE
+from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots
 
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
 _WAY_PATH, _WAY_FILE = "__sr_way_path", "__sr_way_file"
 
-_FEW_ROWS = 10_000
-"""So few rows need no shuffle to come to one task."""
+_Piece = tuple[str, pa.Array, int]
+"""Some keys of a partition, and the slot of their rows."""
+
+
+class Routed(ABC):
+    """The rows on their way to their slots, and the slots."""
+
+    book: SlotBook
+
+    @abstractmethod
+    def results(self, plan: WritePlan) -> DataFrame:
+        """The write stage: one row for each slot, in the columns of ``RunSlots``."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Routed:
-    """The rows on their way to their slots, and the slots."""
+class _InSpark(Routed):
+    """Each row comes to its task by a shuffle."""
 
     frame: DataFrame
     book: SlotBook
+
+    def results(self, plan: WritePlan) -> DataFrame:
+        return self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ByDriver(Routed):
+    """Each task is sent with its rows."""
+
+    spark: SparkSession
+    rows: dict[int, list[pa.Table]]
+    """By slot."""
+    book: SlotBook
+
+    def results(self, plan: WritePlan) -> DataFrame:
+        by_task: list[list[pa.Table]] = [[] for _ in range(max(plan.tasks, default=-1) + 1)]
+        for slot, tables in sorted(self.rows.items()):
+            by_task[plan.tasks[slot]] += tables
+        packed = tuple(pack(pa.concat_tables(tables)) for tables in by_task)
+        tasks = numbers(self.spark, len(packed), len(packed))
+        return tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA)
 
 
 class Router:
@@ -60,68 +95,71 @@ class Router:
         self._table, self._options, self._spark = intent.table, intent.options, frames.spark
         self._persist = frames.persist
 
-    def route(self, rows: DataFrame) -> Routed:
+    def route(self, incoming: Incoming) -> Routed:
         """Find the slot of every row.
 
         Rows of one key meet in one slot, so the handle dedupes (step 2) what it gets.
         """
-        frame = self._persist(rows)
         book = SlotBook(self._intent.size_limits(), self._table.ids.uuid)
-        if self._intent.looks_up:
-            with self._steps.taking("tag"):
-                keys = tagging.collect_keys(frame, tagging.DRIVER_KEYS)
-                if keys is not None:
-                    return self._route_by_key(frame, book, keys)
+        with self._steps.taking("gather"):
+            gathered = Gathered(self._frames, incoming)
+            here = gathered.rows()
+        if here is not None:
+            return self._route_here(here, book)
         with self._steps.taking("tag"):
-            counts = self._count(frame)
+            keys = gathered.keys() if self._intent.looks_up else None
+            if keys is not None:
+                pieces = self._pieces(book, keys)
+                with self._steps.taking("partition"):
+                    return self._join_slots(gathered.frame(), book, pieces, keys.num_rows)
+            counts = self._count(gathered)
             files = self._table.base_files(counts)
+            frame = gathered.frame()
             if self._intent.looks_up:
                 frame = tagging.join_with_stored_keys(self._spark, self._table.storage, frame, files)
                 frame = self._persist(frame)
         with self._steps.taking("partition"):
             return self._route_by_hash(frame, book, files, counts)
 
-    def _count(self, frame: DataFrame) -> dict[str, int]:
-        """The rows of each partition; keys, ordering values and paths are checked on the way."""
-        missing = F.col(KEY).isNull() | (F.col(KEY) == "")
-        rows = (
-            frame.groupBy(PATH)
-            .agg(
-                F.count(F.lit(1)).alias("rows"),
-                F.count(F.when(missing, 1)).alias("missing"),
-                F.count(F.when(F.col(BAD_ORDERING), 1)).alias("bad"),
-            )
-            .collect()
-        )
-        without_key = sum(row.missing for row in rows)
-        if without_key:
-            raise InvalidKeyError(f"{without_key} rows have a record key that is null or empty")
-        tagging.refuse_bad_ordering(sum(row.bad for row in rows))
-        counts = {row[PATH]: row["rows"] for row in rows}
-        for path in counts:
-            check_path(path)
-        return counts
+    # -- the driver has the rows, or their keys ------------------------------------------------------
 
-    def _route_by_key(self, frame: DataFrame, book: SlotBook, keys: pa.Table) -> Routed:
-        """The driver knows every key: it assigns each to its slot."""
+    def _route_here(self, rows: pa.Table, book: SlotBook) -> Routed:
+        with self._steps.taking("tag"):
+            pieces = self._pieces(book, rows.select([PATH, KEY, BAD_ORDERING]))
+        with self._steps.taking("partition"):
+            rows = rows.drop_columns([BAD_ORDERING])
+            by_slot: dict[int, list[pa.Table]] = {}
+            by_path: dict[str, list[_Piece]] = {}
+            for piece in pieces:
+                by_path.setdefault(piece[0], []).append(piece)
+            for path, table in split(rows, PATH) if rows.num_rows else []:
+                for slot, part in split(_with_slots(table, by_path.get(path, [])), SLOT):
+                    by_slot.setdefault(slot, []).append(part)
+        return _ByDriver(spark=self._spark, rows=by_slot, book=book)
+
+    def _pieces(self, book: SlotBook, keys: pa.Table) -> list[_Piece]:
+        """The slot of every key; of keys that have none the rows are dropped."""
+        tagging.check(keys)
         groups = tagging.group_keys(keys) if keys.num_rows else []
         for group in groups:
             check_path(group.partition)
         files = self._table.base_files([group.partition for group in groups])
-        found = tagging.probe(self._spark, self._table.storage, groups, files)
+        found = {}
+        if self._intent.looks_up:
+            found = tagging.probe(self._spark, self._table.storage, groups, files)
         if found:
             self._refuse_duplicates()
         by_partition: dict[str, list[tuple[BaseFile, pa.Array]]] = {}
         for index, positions in found.items():
             by_partition.setdefault(files[index].partition, []).append((files[index], positions))
         fillable = self._fillable(files)
-        pieces: list[tuple[str, pa.Array, int]] = []
-        for group in groups:
-            held, small = by_partition.get(group.partition, []), fillable.get(group.partition, [])
-            for keys_of_slot, slot in self._assign(book, group, held, small):
-                pieces.append((group.partition, keys_of_slot, slot))
-        with self._steps.taking("partition"):
-            return Routed(frame=self._join_slots(frame, book, pieces, keys.num_rows), book=book)
+        return [
+            (group.partition, keys_of_slot, slot)
+            for group in groups
+            for keys_of_slot, slot in self._assign(
+                book, group, by_partition.get(group.partition, []), fillable.get(group.partition, [])
+            )
+        ]
 
     def _assign(
         self,
@@ -180,11 +218,9 @@ class Router:
                 hint="hoodie.datasource.insert.dup.policy=fail asked for this; drop keeps the old rows",
             )
 
-    def _join_slots(
-        self, frame: DataFrame, book: SlotBook, pieces: list[tuple[str, pa.Array, int]], rows: int
-    ) -> DataFrame:
-        if len(pieces) == 1 and self._all_go_in(pieces[0], rows):
-            return self._to_tasks(frame.withColumn(SLOT, F.lit(pieces[0][2])), book, rows)
+    def _join_slots(self, frame: DataFrame, book: SlotBook, pieces: list[_Piece], rows: int) -> Routed:
+        if len(pieces) == 1 and len(pieces[0][1]) == rows:  # one slot takes all: nothing to look up
+            return self._to_tasks(frame.withColumn(SLOT, F.lit(pieces[0][2])), book)
         goals = targets_of(book.tasks())
         counts = [len(keys) for _, keys, _ in pieces]
         ways = pa.table(
@@ -195,19 +231,28 @@ class Router:
                 TARGET: _repeated([goals[slot] for _, _, slot in pieces], counts, pa.int32()),
             }
         ).combine_chunks()
-        routed = frame.join(F.broadcast(as_frame(self._spark, ways)), [PATH, KEY])
-        return self._to_tasks(routed, book, rows)
+        return self._to_tasks(frame.join(F.broadcast(as_frame(self._spark, ways)), [PATH, KEY]), book)
 
-    def _all_go_in(self, piece: tuple[str, pa.Array, int], rows: int) -> bool:
-        """One slot takes every row: nothing to look up."""
-        return len(piece[1]) == rows
+    # -- Spark has the rows --------------------------------------------------------------------------
+
+    def _count(self, gathered: Gathered) -> dict[str, int]:
+        """The rows of each partition; keys, ordering values and paths are checked on the way."""
+        rows = gathered.counts().collect()
+        without_key = sum(row.without_key for row in rows)
+        if without_key:
+            raise InvalidKeyError(f"{without_key} rows have a record key that is null or empty")
+        tagging.refuse_bad_ordering(sum(row.bad_ordering for row in rows))
+        counts = {row[PATH]: row["rows"] for row in rows}
+        for path in counts:
+            check_path(path)
+        return counts
 
     def _route_by_hash(
         self, frame: DataFrame, book: SlotBook, files: list[BaseFile], counts: dict[str, int]
     ) -> Routed:
         """Spark knows the keys: a row goes by its file, or by the hash of its key."""
         if not counts:
-            return Routed(frame=frame, book=book)
+            return _InSpark(frame=frame, book=book)
         shares: list[Share] = []
         inserts = dict(counts)
         if self._intent.looks_up:
@@ -226,11 +271,11 @@ class Router:
             for path, count in sorted(inserts.items()):
                 places = book.for_inserts(path, count, fillable.get(path, [])) if count else []
                 shares += hash_ranges(places, path)
-        return Routed(frame=self._join_shares(frame, book, shares, sum(counts.values())), book=book)
+        return self._join_shares(frame, book, shares)
 
-    def _join_shares(self, frame: DataFrame, book: SlotBook, shares: list[Share], rows: int) -> DataFrame:
+    def _join_shares(self, frame: DataFrame, book: SlotBook, shares: list[Share]) -> Routed:
         if len(shares) == 1 and not self._intent.looks_up:
-            return self._to_tasks(frame.withColumn(SLOT, F.lit(shares[0].slot)), book, rows)
+            return self._to_tasks(frame.withColumn(SLOT, F.lit(shares[0].slot)), book)
         names = (PATH, FILE, _LOW, _HIGH, SLOT, TARGET)
         ways = as_frame(self._spark, share_table(shares, book.tasks(), names))
         file = F.coalesce(F.col(FILE), F.lit(NO_FILE)) if self._intent.looks_up else F.lit(NO_FILE)
@@ -243,9 +288,9 @@ class Router:
             & (hashed[_HASH] < way[_HIGH])
         )
         routed = hashed.join(way, found).drop(_WAY_PATH, _WAY_FILE, _LOW, _HIGH, _HASH, FILE)
-        return self._to_tasks(routed, book, rows)
+        return self._to_tasks(routed, book)
 
-    def _to_tasks(self, frame: DataFrame, book: SlotBook, rows: int) -> DataFrame:
+    def _to_tasks(self, frame: DataFrame, book: SlotBook) -> Routed:
         """Bring the rows of each slot to its task.
 
         The number of partitions is given, so adaptive execution leaves it alone.
@@ -253,9 +298,21 @@ class Router:
         tasks = max(book.tasks(), default=0) + 1
         frame = frame.drop(BAD_ORDERING)
         if tasks > 1:
-            return frame.repartition(tasks, F.col(TARGET)).drop(TARGET)
-        frame = frame.drop(TARGET)
-        return frame.coalesce(1) if rows <= _FEW_ROWS else frame.repartition(1)
+            frame = frame.repartition(tasks, F.col(TARGET)).drop(TARGET)
+        else:
+            frame = frame.drop(TARGET).repartition(1)
+        return _InSpark(frame=frame, book=book)
+
+
+def _with_slots(rows: pa.Table, pieces: Sequence[_Piece]) -> pa.Table:
+    """The rows of a partition that go to a slot, and its number."""
+    if not pieces:
+        return rows.slice(0, 0).append_column(SLOT, pa.array([], pa.int32()))
+    known = pa.concat_arrays([keys for _, keys, _ in pieces])
+    slots = _repeated([slot for _, _, slot in pieces], [len(keys) for _, keys, _ in pieces], pa.int32())
+    slot = slots.combine_chunks().take(single(pc.index_in(rows[KEY], value_set=known)))
+    found = rows.append_column(SLOT, slot)
+    return found.filter(slot.is_valid()) if slot.null_count else found
 
 
 def _repeated(values: Sequence[object], counts: Sequence[int], kind: pa.DataType) -> pa.ChunkedArray:

@@ -19,7 +19,9 @@ from sparkrobust.core.view import BaseFile
 NO_FILE = -1
 HASH_SPACE = 1 << 30
 
-_TASKS_WANTED = 32
+_TASKS_WANTED = 8
+_SMALL_TASK = 32 << 20
+"""Bytes of files: a few tenths of a second of work, against some hundredths that a task's start takes."""
 
 
 @dataclass
@@ -84,9 +86,7 @@ class SlotBook:
             draft.rows * self._limits.record_bytes + (draft.base.size if draft.base else 0)
             for draft in self._drafts
         ]
-        return tuple(
-            pack(weights, _TASKS_WANTED, self._limits.small_file_bytes or self._limits.max_file_bytes)
-        )
+        return tuple(pack(weights, _TASKS_WANTED, _SMALL_TASK))
 
 
 def targets_of(tasks: tuple[int, ...]) -> list[int]:

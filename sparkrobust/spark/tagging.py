@@ -1,6 +1,6 @@
 """Step 3 of a write: which of the table's files hold the incoming keys (index SIMPLE).
 
-With few keys, which is the common case, they come to the driver once; the key column of each base
+With few keys, which is the common case, the driver has them; the key column of each base
 file of their partitions is read and looked up, in threads of the driver or, when that is much to
 read, in tasks.  With many, the files' keys become a DataFrame and Spark joins.
 """
@@ -25,16 +25,11 @@ from sparkrobust.spark.frames import numbers
 from sparkrobust.spark.tasks import (
     BAD_ORDERING,
     FILE,
-    PackKeys,
     ProbeFiles,
     ReadKeys,
-    unpack_keys,
     unpack_positions,
 )
 from sparkrobust.storage.contract import Storage
-
-DRIVER_KEYS = 500_000
-"""More incoming keys than this stay in Spark."""
 
 _DRIVER_BYTES = 1 << 30
 _DRIVER_THREADS = 8
@@ -50,14 +45,10 @@ class KeyGroup:
     counts: pa.Array
 
 
-def collect_keys(prepared: DataFrame, limit: int) -> pa.Table | None:
-    """All incoming partition paths and keys, or ``None`` if there are more than ``limit``."""
-    wanted = prepared.select(PATH, KEY, BAD_ORDERING).limit(limit + 1)
-    rows = wanted.mapInArrow(PackKeys(), PackKeys.SCHEMA).collect()
-    keys = unpack_keys([row.keys for row in rows])
+def check(keys: pa.Table) -> None:
+    """Nothing is wrong with these rows."""
     check_keys(keys)
-    refuse_bad_ordering(sum(row.bad_ordering for row in rows))
-    return keys if keys.num_rows <= limit else None
+    refuse_bad_ordering(pc.sum(keys[BAD_ORDERING]).as_py() or 0)
 
 
 def refuse_bad_ordering(rows: int) -> None:

@@ -6,8 +6,9 @@ They are classes of this module, so that they are pickled by name and not by the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,9 @@ from pyspark import TaskContext
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
-from sparkrobust.handles.plan import KEY, PATH, Attempt, WritePlan
+from sparkrobust.handles.packing import pack, pieces, unpack
+from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, WritePlan
+from sparkrobust.handles.rows import with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import settle
 from sparkrobust.storage.contract import Storage
@@ -62,33 +65,78 @@ class EmitTable(Task):
 
 
 @dataclass(frozen=True)
-class PackKeys(Task):
-    """Partition paths and record keys, packed into a few binary values for the driver."""
+class PackRows(Task):
+    """Rows, packed into binary values of about ``size`` bytes."""
 
-    SCHEMA = "keys binary, bad_ordering long"
+    derived: Derived
+    size: int
+
+    SCHEMA = "chunk binary"
 
     def run(self, batches: Batches) -> Made:
-        tables, bad = [], 0
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            bad += pc.sum(table[BAD_ORDERING]).as_py() or 0
-            tables.append(table.select([PATH, KEY]))
-        if not tables:
-            return
-        whole = pa.concat_tables(tables).combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, whole.schema) as writer:
-            writer.write_table(whole)
-        packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
-        yield pa.RecordBatch.from_arrays([packed, pa.array([bad], pa.int64())], ["keys", "bad_ordering"])
+        for table in pieces((with_derived(batch, self.derived) for batch in batches), self.size):
+            yield _one_value(pack(table))
 
 
-def unpack_keys(packed: Sequence[bytes]) -> pa.Table:
-    """What the tasks packed, together."""
-    tables = [pa.ipc.open_stream(one).read_all() for one in packed]
-    if not tables:
-        return pa.table({PATH: pa.array([], pa.string()), KEY: pa.array([], pa.string())})
-    return pa.concat_tables(tables).combine_chunks()
+@dataclass(frozen=True)
+class UnpackRows(Task):
+    """What :class:`PackRows` packed."""
+
+    def run(self, batches: Batches) -> Made:
+        for table in _unpacked(batches):
+            yield from table.to_batches()
+
+
+@dataclass(frozen=True)
+class RepackKeys(Task):
+    """Of packed rows only what has to be known of every row, packed again."""
+
+    size: int
+
+    SCHEMA = PackRows.SCHEMA
+
+    def run(self, batches: Batches) -> Made:
+        wanted = (table.select([PATH, KEY, BAD_ORDERING]) for table in _unpacked(batches))
+        for table in pieces((batch for keys in wanted for batch in keys.to_batches()), self.size):
+            yield _one_value(pack(table))
+
+
+@dataclass(frozen=True)
+class CountRows(Task):
+    """Of packed rows: how many each partition gets, and what is wrong with how many of them."""
+
+    SCHEMA = f"{PATH} string, rows long, without_key long, bad_ordering long"
+
+    def run(self, batches: Batches) -> Made:
+        rows: Counter[str] = Counter()
+        without_key = bad_ordering = 0
+        for table in _unpacked(batches):
+            for path in pc.value_counts(table[PATH]).to_pylist():
+                rows[path["values"]] += path["counts"]
+            keys = table[KEY]
+            without_key += keys.null_count + (pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py() or 0)
+            bad_ordering += pc.sum(table[BAD_ORDERING]).as_py() or 0
+        for index, (path, count) in enumerate(rows.items()):
+            first = index == 0
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([path], pa.string()),
+                    pa.array([count], pa.int64()),
+                    pa.array([without_key if first else 0], pa.int64()),
+                    pa.array([bad_ordering if first else 0], pa.int64()),
+                ],
+                [PATH, "rows", "without_key", "bad_ordering"],
+            )
+
+
+def _one_value(packed: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["chunk"])
+
+
+def _unpacked(batches: Batches) -> Iterator[pa.Table]:
+    for batch in batches:
+        for packed in batch.column(0):
+            yield unpack(packed.as_buffer())
 
 
 @dataclass(frozen=True)
@@ -146,16 +194,36 @@ class RunSlots(Task):
     """The write stage: rows in, one JSON text for each slot out."""
 
     plan: WritePlan
+    derived: Derived = field(default_factory=Derived)
 
     SCHEMA = "slot int, result string"
 
     def run(self, batches: Batches) -> Made:
-        context = TaskContext.get()
-        if context is None:
-            raise InternalError("a write handle runs outside of a Spark task")
-        task = context.partitionId()
-        attempt = Attempt(task=task, token=f"{task}-{context.stageId()}-{Ids().number()}")
-        for result in run_slots(self.plan, attempt, iter(batches)):
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]
-            )
+        yield from _told(self.plan, (with_derived(batch, self.derived) for batch in batches))
+
+
+@dataclass(frozen=True)
+class RunPackedSlots(Task):
+    """The write stage, where the driver gives each task its rows."""
+
+    plan: WritePlan
+    packed: tuple[bytes, ...]
+
+    SCHEMA = RunSlots.SCHEMA
+
+    def run(self, batches: Batches) -> Made:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from _told(self.plan, iter(unpack(self.packed[task]).to_batches()))
+
+
+def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Made:
+    context = TaskContext.get()
+    if context is None:
+        raise InternalError("a write handle runs outside of a Spark task")
+    task = context.partitionId()
+    attempt = Attempt(task=task, token=f"{task}-{context.stageId()}-{Ids().number()}")
+    for result in run_slots(plan, attempt, rows):
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]
+        )

@@ -8,22 +8,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
-from sparkrobust.spark import tagging
+from sparkrobust.spark import gathering, tagging
 from tests.interop.tables import options, stats
 from tests.spark.tables import COMBINE_INSERT, DUPLICATES, SMALL_FILE, Subject, everything_in
 
-WAYS = {
-    "the driver looks the keys up": {},
-    "tasks look the keys up": {"_DRIVER_BYTES": 0},
-    "Spark joins the keys": {"DRIVER_KEYS": 0},
+WAYS: dict[str, list[tuple[object, str, int]]] = {
+    "the driver has the rows": [],
+    "the driver looks the keys up": [(gathering, "ROWS_CHUNKS", 0)],
+    "tasks look the keys up": [(gathering, "ROWS_CHUNKS", 0), (tagging, "_DRIVER_BYTES", 0)],
+    "Spark joins the keys": [(gathering, "ROWS_CHUNKS", 0), (gathering, "KEYS_CHUNKS", 0)],
 }
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Forces one of the ways."""
-    for name, value in WAYS[request.param].items():
-        monkeypatch.setattr(tagging, name, value)
+    for module, name, value in WAYS[request.param]:
+        monkeypatch.setattr(module, name, value)
     return str(request.param)
 
 
@@ -74,7 +75,7 @@ def test_every_way_to_tag_gives_the_same_table(way: str, spark: SparkSession, ta
     assert {(row[0], row[3]): row[1] for row in subject.rows()} == model
 
 
-@pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"], indirect=True)
+@pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("tasks")], indirect=True)
 def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSession, table: Path) -> None:
     subject = Subject(spark, table, options())
     parts = [f"p{i:02}" for i in range(70)]
@@ -91,7 +92,8 @@ def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSessi
     assert subject.rows() == sorted(wanted + [(3, "new", 1, part) for part in parts[:50]], key=repr)
 
 
-def test_adaptive_execution_changes_no_slots_rows(spark: SparkSession, table: Path) -> None:
+@pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"], indirect=True)
+def test_adaptive_execution_changes_no_slots_rows(way: str, spark: SparkSession, table: Path) -> None:
     """However small the shuffle's partitions are, none is put together with another or split."""
     subject = Subject(spark, table, options(partitions=""))
     spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
