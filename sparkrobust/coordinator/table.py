@@ -60,6 +60,9 @@ class _CommitCache:
 
 _commits = _CommitCache()
 
+Listing = dict[str, list[tuple[str, int]]]
+"""Partition → name and size of every file in it."""
+
 
 @dataclass(kw_only=True)
 class HudiTable:
@@ -153,18 +156,25 @@ class HudiTable:
         with ThreadPoolExecutor(_LISTING_THREADS) as pool:
             return sorted(partition for partition, _ in self._walk_partitions(pool))
 
-    def base_files(self, partitions: Iterable[str] | None = None) -> list[BaseFile]:
-        """The latest snapshot's files, of all partitions or of some."""
+    def listing(self, partitions: Iterable[str] | None = None) -> Listing:
+        """What lies in all partitions, or in some."""
         with ThreadPoolExecutor(_LISTING_THREADS) as pool:
             if partitions is None:
-                listed = self._walk_partitions(pool)
-            else:
-                wanted = list(partitions)
-                listed = zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True)
-            files = ((partition, name, size) for partition, found in listed for name, size in found)
-            replaced = self.replaced()
-            latest = latest_base_files(files, self.timeline, replaced)
-        self._refuse_gone(latest, replaced, None if partitions is None else set(wanted))
+                return dict(self._walk_partitions(pool))
+            wanted = list(partitions)
+            return dict(zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True))
+
+    def base_files(self, partitions: Iterable[str] | None = None) -> list[BaseFile]:
+        """The latest snapshot's files, of all partitions or of some."""
+        listing = self.listing(partitions)
+        return self.latest(listing, whole=partitions is None)
+
+    def latest(self, listing: Listing, *, whole: bool) -> list[BaseFile]:
+        """The latest snapshot's files among those that were listed, of the ``whole`` table or of a part."""
+        replaced = self.replaced()
+        files = ((partition, name, size) for partition, found in listing.items() for name, size in found)
+        latest = latest_base_files(files, self.timeline, replaced)
+        self._refuse_gone(latest, replaced, None if whole else listing.keys())
         return latest
 
     def _refuse_gone(

@@ -28,6 +28,11 @@ def collect_arrow(frame: DataFrame) -> pa.Table:
     return pa.Table.from_batches(batches, None if batches else to_arrow(frame.schema))
 
 
+def is_remote(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect, where plans are looked at later and elsewhere."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 class Frames:
     """The session of a write, and the DataFrames that it keeps for a while."""
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sparkrobust.spark.frames import is_remote
+
 _Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
@@ -78,8 +80,7 @@ class JobGroup:
     def __init__(self, spark: SparkSession, name: str, description: str) -> None:
         self._spark, self._name, self._description = spark, name, description
         # Spark Connect has no context; its jobs are tagged instead.
-        remote = type(spark).__module__.startswith("pyspark.sql.connect")
-        self._context = None if remote else spark.sparkContext
+        self._context = None if is_remote(spark) else spark.sparkContext
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> JobGroup:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.table import HudiTable, Listing
+from sparkrobust.core.name_pattern import name_pattern
 from sparkrobust.core.names import DEFAULT_PARTITION, META_COLUMNS
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import CorruptTableError, InvalidOptionError, UnsupportedTableError
 from sparkrobust.options import parse_read
+from sparkrobust.spark.frames import is_remote
 from sparkrobust.spark.schema import to_spark
 from sparkrobust.spark.stored_types import by_stored_types
 from sparkrobust.storage.resolve import storage_for
 
 _log = logging.getLogger("sparkrobust")
+
+_FEW_FILES = 32
+"""Up to so many paths Spark looks at one after the other; for more it starts a job with a task for each."""
 
 Value = str | bool | int | float | None
 
@@ -84,7 +90,8 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
     schema = t.StructType(
         [*columns, *(t.StructField(name, t.StringType(), True) for name in in_folders_only)]
     )
-    files = table.base_files()
+    listing = table.listing()
+    files = table.latest(listing, whole=True)
     for base in files:
         if not base.size:
             # Spark passes over an empty file without a word.
@@ -99,7 +106,7 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
             hint="use Hudi's own reader",
         )
     parts = [
-        _scan(spark, table, group, physical, schema, by_folder=by_folder)
+        _scan(spark, table, listing, group, physical, schema, by_folder=by_folder)
         for physical, group in by_stored_types(table, known.arrow, files)
     ]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
@@ -109,6 +116,7 @@ def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:
 def _scan(
     spark: SparkSession,
     table: HudiTable,
+    listing: Listing,
     files: list[BaseFile],
     physical: pa.Schema,
     schema: t.StructType,
@@ -125,8 +133,42 @@ def _scan(
         reader = reader.option("basePath", root)
     # What the files hold is known: nothing has to be merged.
     reader = reader.option("mergeSchema", "false")
-    found = reader.parquet(*(f"{root}/{_escaped(file.path)}" for file in files))
+    found = None
+    if len(files) > _FEW_FILES and not is_remote(spark):
+        found = _by_pattern(reader, table, listing, files)
+    if found is None:
+        found = reader.parquet(*(f"{root}/{_escaped(file.path)}" for file in files))
     return found.select(*(_as(new, kinds.get(new.name, new.dataType)) for new in schema))
+
+
+def _by_pattern(
+    reader: DataFrameReader, table: HudiTable, listing: Listing, files: list[BaseFile]
+) -> DataFrame | None:
+    """The same as by the files' paths, but Spark lists folders instead of looking at every file.
+
+    Spark lists when it is told of the folders, so what lies there before and after is what it saw; if
+    that is not just the files of the snapshot, it has to be told of each.  (Over Spark Connect it
+    lists later, whenever it likes.)
+    """
+    wanted = {str(file.name) for file in files}
+    folders = {file.partition for file in files}
+    pattern = _pattern(wanted, len(files), listing, folders)
+    if pattern is None:
+        return None
+    root = _spark_url(table.storage.url)
+    chosen = reader.option("pathGlobFilter", pattern)
+    found = chosen.parquet(*(f"{root}/{_escaped(folder)}" for folder in sorted(folders)))
+    seen = table.listing(folders)
+    return found if _pattern(wanted, len(files), seen, folders) == pattern else None
+
+
+def _pattern(wanted: Set[str], count: int, listing: Listing, folders: Set[str]) -> str | None:
+    """The glob that picks the wanted files out of the folders; ``None`` where names don't tell them apart."""
+    names = [name for folder in folders for name, _ in listing[folder]]
+    others = [name for name in names if name not in wanted]
+    if len(names) - len(others) != count:
+        return None
+    return name_pattern(wanted, others)
 
 
 def _as(field: t.StructField, stored: t.DataType) -> Column:
