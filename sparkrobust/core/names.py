@@ -157,6 +157,14 @@ class ControlFolder:
         return f"{self.path}/staging"
 
     @property
+    def rows_folder(self) -> str:
+        return f"{self.path}/rows"
+
+    def rows(self, task: int) -> str:
+        """The rows that the driver has for a task."""
+        return f"{self.rows_folder}/{task}"
+
+    @property
     def gate(self) -> str:
         """There, with the nonce as its content, as long as the write's tasks may stage files."""
         return f"{self.path}/gate"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkrobust.handles.packing import pack
 from sparkrobust.spark.schema import to_arrow, to_spark
-from sparkrobust.spark.tasks import EmitTable
+from sparkrobust.spark.tasks import CHUNK, UnpackRows
 
 
 def as_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a DataFrame; it travels inside of the task, so it works on every Spark."""
-    return spark.range(0, 1, 1, 1).mapInArrow(EmitTable(table), to_spark(table.schema))
+    """An Arrow table as a DataFrame, on every Spark.
+
+    It travels as data: inside of a function it would be broadcast, and PySpark would leave a file with
+    it on the driver's disk until the application ends.
+    """
+    packed = spark.createDataFrame([(pack(table),)], CHUNK).coalesce(1)
+    return packed.mapInArrow(UnpackRows(), to_spark(table.schema))
 
 
 def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
@@ -21,10 +29,11 @@ def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
 
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """All rows, as Arrow: large values come a good deal cheaper than as rows of Python objects."""
-    if hasattr(frame, "toArrow"):
-        return frame.toArrow()
+    collecting: Any = frame  # the two Sparks' types don't agree on what it has
+    if hasattr(collecting, "toArrow"):
+        return collecting.toArrow()
     # Spark 3.5 has it too, under another name.
-    batches = frame._collect_as_arrow()  # type: ignore[operator, unused-ignore]
+    batches = collecting._collect_as_arrow()
     return pa.Table.from_batches(batches, None if batches else to_arrow(frame.schema))
 
 

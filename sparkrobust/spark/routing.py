@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,10 @@ from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots
 
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
 _WAY_PATH, _WAY_FILE = "__sr_way_path", "__sr_way_file"
+
+_LEAVING_THREADS = 8
+_MOST_IN_A_FUNCTION = 512 << 10
+"""Of a function with more than a megabyte PySpark leaves a file on the driver until the application ends."""
 
 _Piece = tuple[str, pa.Array, int]
 """Some keys of a partition, and the slot of their rows."""
@@ -83,8 +88,19 @@ class _ByDriver(Routed):
         for slot, tables in sorted(self.rows.items()):
             by_task[plan.tasks[slot]] += tables
         packed = tuple(pack(pa.concat_tables(tables)) for tables in by_task)
-        tasks = numbers(self.spark, len(packed), len(packed))
+        if sum(len(rows) for rows in packed) > _MOST_IN_A_FUNCTION:
+            _leave(plan, packed)
+            packed = ()
+        tasks = numbers(self.spark, len(by_task), len(by_task))
         return tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA)
+
+
+def _leave(plan: WritePlan, packed: Sequence[bytes]) -> None:
+    """Put each task's rows where it finds them; they go with the control folder."""
+    storage, control = plan.storage, plan.control
+    storage.make_folder(control.rows_folder)
+    with ThreadPoolExecutor(_LEAVING_THREADS) as pool:
+        list(pool.map(lambda item: storage.put_if_absent(control.rows(item[0]), item[1]), enumerate(packed)))
 
 
 class Router:

@@ -19,11 +19,13 @@ from pyspark.sql import functions as F
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InvalidKeyError
 from sparkrobust.handles.base_file import matching_keys
+from sparkrobust.handles.packing import pack
 from sparkrobust.handles.plan import KEY, PATH
 from sparkrobust.handles.rows import check_keys
 from sparkrobust.spark.frames import numbers
 from sparkrobust.spark.tasks import (
     BAD_ORDERING,
+    CHUNK,
     FILE,
     ProbeFiles,
     ReadKeys,
@@ -33,7 +35,9 @@ from sparkrobust.storage.contract import Storage
 
 _DRIVER_BYTES = 1 << 30
 _DRIVER_THREADS = 8
-_PROBE_TASKS = 256
+_READ_TASKS = 256
+_PROBE_FILES = 16
+"""Files that one task looks into."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +93,27 @@ def probe(
         with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
             found = list(pool.map(lambda base: matching_keys(storage, base, keys[base.partition]), files))
         return {index: positions for index, positions in enumerate(found) if len(positions)}
-    tasks = ProbeFiles(storage, tuple(files), keys)
-    rows = numbers(spark, len(files), _PROBE_TASKS).mapInArrow(tasks, ProbeFiles.SCHEMA).collect()
+    return _probe_in_tasks(spark, storage, groups, files)
+
+
+def _probe_in_tasks(
+    spark: SparkSession, storage: Storage, groups: Sequence[KeyGroup], files: Sequence[BaseFile]
+) -> dict[int, pa.Array]:
+    by_partition: dict[str, list[int]] = {}
+    for index, base in enumerate(files):
+        by_partition.setdefault(base.partition, []).append(index)
+    shares = [
+        (partition, found[low : low + _PROBE_FILES])
+        for partition, found in by_partition.items()
+        for low in range(0, len(found), _PROBE_FILES)
+    ]
+    keys = [(group.partition, pack(pa.table({KEY: group.keys}))) for group in groups]
+    # The keys of a partition are there once on an executor, and go from there to each of its tasks.
+    work = spark.createDataFrame(shares, f"{PATH} string, files array<int>").join(
+        F.broadcast(spark.createDataFrame(keys, f"{PATH} string, {CHUNK}")), PATH
+    )
+    task = ProbeFiles(storage, tuple(files))
+    rows = work.select("files", "chunk").mapInArrow(task, ProbeFiles.SCHEMA).collect()
     return {row.file: unpack_positions(row.found) for row in rows if row.found}
 
 
@@ -100,7 +123,7 @@ def join_with_stored_keys(
     """The incoming rows with the number of the file that holds their key, null where none does."""
     if not files:
         return prepared.withColumn(FILE, F.lit(None).cast("int"))
-    stored = numbers(spark, len(files), _PROBE_TASKS).mapInArrow(
+    stored = numbers(spark, len(files), _READ_TASKS).mapInArrow(
         ReadKeys(storage, tuple(files)), ReadKeys.SCHEMA
     )
     return prepared.join(stored, [PATH, KEY], "left")

@@ -19,7 +19,7 @@ from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
 from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, WritePlan
-from sparkrobust.handles.rows import with_derived
+from sparkrobust.handles.rows import single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import settle
 from sparkrobust.storage.contract import Storage
@@ -31,7 +31,8 @@ Made = Iterator[pa.RecordBatch]
 FILE = "__sr_file"
 BAD_ORDERING = "__sr_bad_ordering"
 
-_EMIT_ROWS = 64 * 1024
+CHUNK = "chunk binary"
+"""The schema of packed rows."""
 
 
 class Task(ABC):
@@ -48,22 +49,6 @@ class Task(ABC):
         """What the task does."""
 
 
-def _exhaust(batches: Batches) -> None:
-    for _ in batches:
-        pass
-
-
-@dataclass(frozen=True)
-class EmitTable(Task):
-    """A table that the driver has, as a DataFrame: the one row that comes in starts it."""
-
-    table: pa.Table
-
-    def run(self, batches: Batches) -> Made:
-        _exhaust(batches)
-        yield from self.table.to_batches(max_chunksize=_EMIT_ROWS)
-
-
 @dataclass(frozen=True)
 class PackRows(Task):
     """Rows, packed into binary values of about ``size`` bytes."""
@@ -71,7 +56,7 @@ class PackRows(Task):
     derived: Derived
     size: int
 
-    SCHEMA = "chunk binary"
+    SCHEMA = CHUNK
 
     def run(self, batches: Batches) -> Made:
         for table in pieces((with_derived(batch, self.derived) for batch in batches), self.size):
@@ -93,7 +78,7 @@ class RepackKeys(Task):
 
     size: int
 
-    SCHEMA = PackRows.SCHEMA
+    SCHEMA = CHUNK
 
     def run(self, batches: Batches) -> Made:
         wanted = (table.select([PATH, KEY, BAD_ORDERING]) for table in _unpacked(batches))
@@ -141,23 +126,27 @@ def _unpacked(batches: Batches) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class ProbeFiles(Task):
-    """Looks up the incoming keys of a partition in its base files."""
+    """Looks up the incoming keys of a partition, which come packed, in some of its base files."""
 
     storage: Storage
     files: tuple[BaseFile, ...]
-    keys: dict[str, pa.Array]
 
     SCHEMA = "file int, found binary"
 
     def run(self, batches: Batches) -> Made:
         for batch in batches:
-            for index in batch.column(0).to_pylist():
-                base = self.files[index]
-                found = matching_keys(self.storage, base, self.keys[base.partition])
-                packed = pa.array(
-                    [found.buffers()[1].to_pybytes()[: 4 * len(found)] if len(found) else b""], pa.binary()
-                )
-                yield pa.RecordBatch.from_arrays([pa.array([index], pa.int32()), packed], ["file", "found"])
+            for numbers, packed in zip(batch["files"].to_pylist(), batch["chunk"], strict=True):
+                keys = single(unpack(packed.as_buffer())[KEY])
+                for index in numbers:
+                    found = matching_keys(self.storage, self.files[index], keys)
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array([index], pa.int32()), pa.array([_bytes_of(found)], pa.binary())],
+                        ["file", "found"],
+                    )
+
+
+def _bytes_of(positions: pa.Array) -> bytes:
+    return positions.buffers()[1].to_pybytes()[: 4 * len(positions)] if len(positions) else b""
 
 
 def unpack_positions(packed: bytes) -> pa.Array:
@@ -204,17 +193,21 @@ class RunSlots(Task):
 
 @dataclass(frozen=True)
 class RunPackedSlots(Task):
-    """The write stage, where the driver gives each task its rows."""
+    """The write stage, where the driver has the rows: few travel along, more wait in the control folder."""
 
     plan: WritePlan
-    packed: tuple[bytes, ...]
+    packed: tuple[bytes, ...] = ()
 
     SCHEMA = RunSlots.SCHEMA
 
     def run(self, batches: Batches) -> Made:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from _told(self.plan, iter(unpack(self.packed[task]).to_batches()))
+                yield from _told(self.plan, self._rows(task))
+
+    def _rows(self, task: int) -> Iterator[pa.RecordBatch]:
+        packed = self.packed[task] if self.packed else self.plan.storage.read(self.plan.control.rows(task))
+        yield from unpack(packed).to_batches()
 
 
 def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Made:

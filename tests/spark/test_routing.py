@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import sparkrobust as sr
 from sparkrobust.spark import gathering, tagging
 from tests.interop.tables import options, stats
-from tests.spark.tables import COMBINE_INSERT, DUPLICATES, SMALL_FILE, Subject, everything_in
+from tests.spark.tables import COMBINE_INSERT, DUPLICATES, SMALL_FILE, Subject, everything_in, leftovers
 
 WAYS: dict[str, list[tuple[object, str, int]]] = {
     "the driver has the rows": [],
@@ -90,6 +90,23 @@ def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSessi
     assert (result.updated, result.inserted, result.files_rewritten) == (70, 50, 70)
     wanted = [(1, "up", 6, part) for part in parts] + [(2, "n2", 5, part) for part in parts]
     assert subject.rows() == sorted(wanted + [(3, "new", 1, part) for part in parts[:50]], key=repr)
+
+
+def test_rows_that_the_driver_sends_leave_nothing_behind(way: str, spark: SparkSession, table: Path) -> None:
+    """PySpark broadcasts a large function, and keeps a file of it as long as the application runs."""
+    subject = Subject(spark, table, options())
+    scratch = Path(spark.sparkContext._temp_dir)  # type: ignore[attr-defined]
+    before = everything_in(scratch)
+    many = spark.range(30_000).selectExpr(
+        "CAST(id AS int) AS id",
+        "sha2(CAST(id AS string), 512) AS name",
+        "id AS ts",
+        "CONCAT('p', id % 3) AS region",
+    )
+    for operation in ("insert", "upsert"):
+        subject.save(operation, many)
+        assert everything_in(scratch) == before and not leftovers(table)
+    assert len(subject.rows()) == 30_000
 
 
 @pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"], indirect=True)
