@@ -149,7 +149,7 @@ class Router:
             for piece in pieces:
                 by_path.setdefault(piece[0], []).append(piece)
             for path, table in split(rows, PATH) if rows.num_rows else []:
-                for slot, part in split(_with_slots(table, by_path.get(path, [])), SLOT):
+                for slot, part in _by_slot(table, by_path.get(path, [])):
                     by_slot.setdefault(slot, []).append(part)
         return _ByDriver(spark=self._spark, rows=by_slot, book=book)
 
@@ -320,15 +320,20 @@ class Router:
         return _InSpark(frame=frame, book=book)
 
 
-def _with_slots(rows: pa.Table, pieces: Sequence[_Piece]) -> pa.Table:
-    """The rows of a partition that go to a slot, and its number."""
+def _by_slot(rows: pa.Table, pieces: Sequence[_Piece]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a partition that go to each slot, with its number."""
     if not pieces:
-        return rows.slice(0, 0).append_column(SLOT, pa.array([], pa.int32()))
+        return
     known = pa.concat_arrays([keys for _, keys, _ in pieces])
+    if len(pc.unique(known)) < len(known):
+        # Several files hold one key: its row goes to each of them.
+        for _, keys, slot in pieces:
+            here = rows.filter(pc.is_in(rows[KEY], value_set=keys))
+            yield slot, here.append_column(SLOT, pa.repeat(pa.scalar(slot, pa.int32()), here.num_rows))
+        return
     slots = _repeated([slot for _, _, slot in pieces], [len(keys) for _, keys, _ in pieces], pa.int32())
     slot = slots.combine_chunks().take(single(pc.index_in(rows[KEY], value_set=known)))
-    found = rows.append_column(SLOT, slot)
-    return found.filter(slot.is_valid()) if slot.null_count else found
+    yield from split(rows.append_column(SLOT, slot).filter(slot.is_valid()), SLOT)
 
 
 def _repeated(values: Sequence[object], counts: Sequence[int], kind: pa.DataType) -> pa.ChunkedArray:

@@ -92,6 +92,22 @@ def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSessi
     assert subject.rows() == sorted(wanted + [(3, "new", 1, part) for part in parts[:50]], key=repr)
 
 
+def test_a_key_that_several_files_hold_is_updated_and_deleted_in_each(
+    way: str, spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options())
+    for name in ("first", "second"):
+        subject.write("insert", [(1, name, 5, "eu"), (2, name, 5, "eu")], {SMALL_FILE: "0"})
+    result = subject.write("upsert", [(1, "up", 6, "eu"), (3, "new", 6, "eu")], {SMALL_FILE: "0"})
+    assert (result.updated, result.inserted) == (2, 1)
+    assert [row[:2] for row in subject.rows()] == [
+        (1, "up"), (1, "up"), (2, "first"), (2, "second"), (3, "new")
+    ]  # fmt: skip
+    result = subject.write("delete", [(2, "eu")], columns="id int, region string")
+    assert result.deleted == 2
+    assert [row[0] for row in subject.rows()] == [1, 1, 3]
+
+
 def test_rows_that_the_driver_sends_leave_nothing_behind(way: str, spark: SparkSession, table: Path) -> None:
     """PySpark broadcasts a large function, and keeps a file of it as long as the application runs."""
     subject = Subject(spark, table, options())
