@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from sparkrobust.handles.spool import in_chunks
 _CHUNK_ROWS = 64 * 1024
 _MOST_WAITING_BYTES = 256 << 20
 _MOST_OPEN_FILES = 128
+_FINISHING_THREADS = 4
 
 
 class _Partitions:
@@ -52,8 +54,10 @@ class _Partitions:
             files.end_file()
 
     def finish(self) -> SlotResult:
-        written = [file for files in self._files.values() for file in files.finish()]
-        return SlotResult(slot=self._attempt.task, files=written)
+        # Much of it is waiting for the store: what one file waits, another one writes.
+        with ThreadPoolExecutor(_FINISHING_THREADS) as pool:
+            written = list(pool.map(GrowingFiles.finish, self._files.values()))
+        return SlotResult(slot=self._attempt.task, files=[file for files in written for file in files])
 
     def discard(self) -> None:
         for files in self._files.values():

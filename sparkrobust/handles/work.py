@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from sparkrobust.handles.spool import Spool, in_chunks
 from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
 
 _CHUNK_ROWS = 64 * 1024
+_SLOT_THREADS = 2
 
 _FINAL: tuple[type[RobustWriteError], ...] = (
     InvalidInputError,
@@ -54,9 +56,14 @@ def run(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) ->
             spool.add(table)
         whole = spool.table()
         assert whole is not None
-        for index in sorted(pc.unique(whole[SLOT]).to_pylist()):
+
+        def one_slot(index: int) -> SlotResult:
             rows = whole.filter(pc.equal(whole[SLOT], index))
-            yield _told(index, lambda i=index, r=rows: _slot(plan, attempt, plan.slots[i], [r]))  # type: ignore[misc]
+            return _told(index, lambda: _slot(plan, attempt, plan.slots[index], [rows]))
+
+        # They are small, and much of each is waiting for the store.
+        with ThreadPoolExecutor(_SLOT_THREADS) as pool:
+            yield from pool.map(one_slot, sorted(pc.unique(whole[SLOT]).to_pylist()))
 
 
 def _look_at_gate(plan: WritePlan) -> None:

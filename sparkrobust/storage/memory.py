@@ -181,18 +181,24 @@ class MemoryStorage(Storage):
         with self._space.lock:
             source = self._space.objects.get(checked(staged.token))
             target = self._space.objects.get(checked(staged.final_path))
-            if target is not None and (source is not None or len(target.data) != staged.size):
-                raise AlreadyExistsError(f"there is already {staged.final_path}", path=staged.final_path)
-            if source is None and target is None:
-                raise NotFoundError(
-                    f"neither {staged.token} nor {staged.final_path} is there to be published",
-                    path=staged.final_path,
-                )
             if source is None:
+                self._require_published(staged, target)
                 return
+            self._require_free(staged.final_path)
             self.make_folder(_parent(staged.final_path))
             self._space.objects[staged.final_path] = source
             del self._space.objects[staged.token]
+
+    @staticmethod
+    def _require_published(staged: StagedFile, found: _Object | None) -> None:
+        """What an earlier call has published is there, and is what was staged."""
+        if found is None:
+            raise NotFoundError(
+                f"neither {staged.token} nor {staged.final_path} is there to be published",
+                path=staged.final_path,
+            )
+        if len(found.data) != staged.size:
+            raise AlreadyExistsError(f"there is already {staged.final_path}", path=staged.final_path)
 
     def discard(self, token: str) -> None:
         self.delete(token)

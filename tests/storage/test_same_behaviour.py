@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparkrobust.errors import RobustWriteError
@@ -122,6 +122,7 @@ def stores() -> Iterator[tuple[Driver, Driver]]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
+@example([("make_folder", "a/b", ""), ("stage", "a/b", b""), ("publish", 0)])
 def test_memory_and_disk_do_the_same(steps: list[tuple[Any, ...]]) -> None:
     with stores() as (memory, disk):
         for step in steps:
