@@ -132,13 +132,13 @@ def plot(bench: Bench) -> None:
         axis.barh(names, [median(s) for _, s in found], color=[COLOURS.get(n, "#cccccc") for n in names])
         for row, (_, seconds) in enumerate(found):
             axis.plot(seconds, [row] * len(seconds), ".", color="black", markersize=3)
-            axis.text(median(seconds), row, f"  {median(seconds):.2f} s", va="center", fontsize=8)
+            axis.text(max(seconds), row, f"  {median(seconds):.2f} s", va="center", fontsize=8)
         axis.set_title(step.replace("_", " "), loc="left", fontsize=10)
         axis.margins(x=0.12)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
     figure.suptitle(f"seconds, {bench.workload.rows:,} rows x 10 columns, Spark on two cores; less is better")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.985))
     for kind in ("png", "svg"):
         figure.savefig(bench.out / f"benchmark.{kind}", dpi=120)
     pyplot.close(figure)
