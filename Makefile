@@ -36,8 +36,12 @@ demo: .venv/.installed ## a cluster, a write, an executor killed in the middle o
 
 # -- tests -----------------------------------------------------------------------------------------
 
+# The two Sparks wait for themselves most of the time, so they run side by side.
+IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .PHONY: test test-unit test-spark test-spark35
-test: test-unit test-spark test-spark35 ## all tests but interop and check: without Spark on every Python here, then on both Sparks
+test: test-unit .venv/.installed .venv35/.installed ## all tests but interop and check: without Spark on every Python here, then on both Sparks
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) test-spark test-spark35
 
 test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
 	@echo "Pythons on this machine: $(PYTHONS)"
