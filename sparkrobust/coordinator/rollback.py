@@ -45,9 +45,9 @@ def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
 
 def sweep_finished_write(table: HudiTable, control: ControlFolder) -> None:
     """What is left to do once a write has ended; may be done again."""
-    for instant in table.timeline.completed_writes:
-        if instant.time == control.instant and instant.action is Action.REPLACE_COMMIT:
-            retire_old_partitions(table, control, instant)
+    replacing = table.timeline.find(control.instant, Action.REPLACE_COMMIT)
+    if replacing is not None and not replacing.pending:
+        retire_old_partitions(table, control, replacing)
     sweep_control_folder(table.storage, control)
 
 

@@ -53,10 +53,11 @@ def retire_old_partitions(table: HudiTable, control: ControlFolder, completed: I
     Hudi reads the path of every folder that has a partition file by the table's present fields, and
     fails on one that does not fit; and it looks for nothing below one.
     """
-    metadata = table.commit(completed)
     before = _before(table, control)
-    if before is None or not isinstance(metadata, ReplaceCommitMetadata):
+    if before is None:
         return
+    metadata = table.commit(completed)
+    assert isinstance(metadata, ReplaceCommitMetadata)
     written = {stat.partition_path or "" for stat in metadata.write_stats}
     if _spelling(TableConfig.of(before, path=_kept(control))) != _spelling(table.config):
         for partition in metadata.partition_to_replace_file_ids.keys() - written:

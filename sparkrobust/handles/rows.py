@@ -19,12 +19,20 @@ LEADING = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY)
 
 def check_keys(table: pa.Table) -> None:
     """Every row has a record key that is neither null nor empty, or ``InvalidKeyError``."""
+    refuse_missing_keys(missing_keys(table))
+
+
+def missing_keys(table: pa.Table) -> int:
+    """How many rows have a record key that is null or empty."""
     keys = table[KEY]
-    bad = keys.null_count
-    if not bad and table.num_rows:
-        bad = pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py()
-    if bad:
-        raise InvalidKeyError(f"{bad} rows have a record key that is null or empty")
+    empty: int = pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py() or 0
+    return int(keys.null_count) + empty
+
+
+def refuse_missing_keys(rows: int) -> None:
+    """``InvalidKeyError`` if there are such rows."""
+    if rows:
+        raise InvalidKeyError(f"{rows} rows have a record key that is null or empty")
 
 
 def check_ordering(table: pa.Table, fields: tuple[str, ...]) -> None:

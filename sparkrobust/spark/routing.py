@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import ConflictError, InvalidInputError, InvalidKeyError
+from sparkrobust.errors import ConflictError, InvalidInputError
 from sparkrobust.handles.packing import pack
 from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, WritePlan
-from sparkrobust.handles.rows import check_path, single, split
+from sparkrobust.handles.rows import check_path, refuse_missing_keys, single, split
 from sparkrobust.options import DuplicatePolicy, Operation
 from sparkrobust.spark import tagging
 from sparkrobust.spark.frames import Frames, as_frame, numbers
@@ -254,9 +254,7 @@ class Router:
     def _count(self, gathered: Gathered) -> dict[str, int]:
         """The rows of each partition; keys, ordering values and paths are checked on the way."""
         rows = gathered.counts().collect()
-        without_key = sum(row.without_key for row in rows)
-        if without_key:
-            raise InvalidKeyError(f"{without_key} rows have a record key that is null or empty")
+        refuse_missing_keys(sum(row.without_key for row in rows))
         tagging.refuse_bad_ordering(sum(row.bad_ordering for row in rows))
         counts = {row[PATH]: row["rows"] for row in rows}
         for path in counts:

@@ -19,7 +19,7 @@ from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
 from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, WritePlan
-from sparkrobust.handles.rows import single, with_derived
+from sparkrobust.handles.rows import missing_keys, single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import settle
 from sparkrobust.storage.contract import Storage
@@ -98,20 +98,18 @@ class CountRows(Task):
         for table in _unpacked(batches):
             for path in pc.value_counts(table[PATH]).to_pylist():
                 rows[path["values"]] += path["counts"]
-            keys = table[KEY]
-            without_key += keys.null_count + (pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py() or 0)
+            without_key += missing_keys(table)
             bad_ordering += pc.sum(table[BAD_ORDERING]).as_py() or 0
-        for index, (path, count) in enumerate(rows.items()):
-            first = index == 0
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([path], pa.string()),
-                    pa.array([count], pa.int64()),
-                    pa.array([without_key if first else 0], pa.int64()),
-                    pa.array([bad_ordering if first else 0], pa.int64()),
-                ],
-                [PATH, "rows", "without_key", "bad_ordering"],
-            )
+        if rows:
+            # What is wrong is told once, beside the first partition.
+            others = [0] * (len(rows) - 1)
+            columns = [
+                pa.array(list(rows), pa.string()),
+                pa.array(list(rows.values()), pa.int64()),
+                pa.array([without_key, *others], pa.int64()),
+                pa.array([bad_ordering, *others], pa.int64()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, [PATH, "rows", "without_key", "bad_ordering"])
 
 
 def _one_value(packed: bytes) -> pa.RecordBatch:
