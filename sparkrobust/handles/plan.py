@@ -13,6 +13,7 @@ from sparkrobust.core.names import ControlFolder
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.errors import InternalError
 from sparkrobust.storage.contract import StagedFile, Storage
+from sparkrobust.world import Ids
 
 PLAN_VERSION = 1
 
@@ -87,6 +88,11 @@ class Attempt:
     task: int
     token: str
     """The write token in the names of all files that it writes."""
+
+    @classmethod
+    def of(cls, task: int, *, stage: int, ids: Ids) -> Attempt:
+        """A new attempt, with a token that no other one has."""
+        return cls(task=task, token=f"{task}-{stage}-{ids.number()}")
 
 
 @dataclass(frozen=True, kw_only=True)

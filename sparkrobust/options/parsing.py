@@ -49,6 +49,7 @@ class WriteOptions:
     set_null_for_missing_columns: bool = False
     reconcile_schema: bool = False
     allow_column_drop: bool = False
+    driver_bytes: int = 4 << 20
     commit_metadata_prefix: str = "_"
 
     max_file_size: int = 120 << 20

@@ -241,6 +241,15 @@ WRITE_OPTIONS = (
         doc="a column that the rows lack leaves the table",
     ),
     Option(
+        key="hoodie.write.robust.driver.max.bytes",
+        field="driver_bytes",
+        kind=Kind.INT,
+        default=4 << 20,
+        unit="bytes",
+        doc="a write of few files that are together no larger the driver writes itself, since starting "
+        "tasks would take longer; 0: never",
+    ),
+    Option(
         key=f"{_W}commitmeta.key.prefix",
         field="commit_metadata_prefix",
         kind=Kind.TEXT,

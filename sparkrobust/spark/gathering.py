@@ -7,6 +7,7 @@ rows the keys may come, and of many nothing does.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -33,7 +34,16 @@ class Gathered:
 
     def rows(self) -> pa.Table | None:
         """All rows, or ``None`` if they are too many."""
-        return _few(self._packed, ROWS_CHUNKS)
+        # Of few rows this is all; of more, the least that tells how many chunks there are.
+        found = collect_arrow(self._packed.where("number = 0 or chunk is null"))
+        here = found["chunk"].drop_null()
+        count = pc.sum(found["number"]).as_py() or 0
+        if count > ROWS_CHUNKS:
+            return None
+        if count > len(here):
+            # All of one reading: an input may give other rows when it is read again.
+            here = collect_arrow(self._packed.where("chunk is not null"))["chunk"]
+        return _unpacked(here)
 
     def keys(self) -> pa.Table | None:
         """The partition path and the key of every row, and whether something is wrong with its ordering."""
@@ -57,7 +67,11 @@ def _few(packed: DataFrame, chunks: int) -> pa.Table | None:
     found = collect_arrow(wanted)["chunk"]
     if len(found) > chunks:
         return None
-    if not len(found):
+    return _unpacked(found)
+
+
+def _unpacked(chunks: pa.ChunkedArray) -> pa.Table:
+    if not len(chunks):
         names = {PATH: pa.string(), KEY: pa.string(), BAD_ORDERING: pa.bool_()}
         return pa.table({name: pa.array([], kind) for name, kind in names.items()})
-    return pa.concat_tables([unpack(one.as_buffer()) for one in found]).combine_chunks()
+    return pa.concat_tables([unpack(one.as_buffer()) for one in chunks]).combine_chunks()

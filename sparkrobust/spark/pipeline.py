@@ -30,7 +30,7 @@ from sparkrobust.spark.prepare import Incoming, prepare
 from sparkrobust.spark.routing import Routed, Router
 from sparkrobust.spark.slots import SlotBook
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import RunSlots
+from sparkrobust.spark.tasks import RunSlots, results_of
 from sparkrobust.storage import contract
 
 _log = logging.getLogger("sparkrobust")
@@ -93,10 +93,10 @@ class WriteRun:
             return []
         if routed is None:
             laid_out = self._laid_out(incoming.frame)
-            stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
+            results = results_of(laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA))
         else:
-            stage = routed.results(plan)
-        return self._reconcile(plan, [SlotResult.from_json(row.result) for row in stage.collect()])
+            results = routed.results(plan)
+        return self._reconcile(plan, results)
 
     def _laid_out(self, frame: DataFrame) -> DataFrame:
         """A bulk insert's rows in the order that its sort mode asks for."""

@@ -22,8 +22,9 @@ from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import ConflictError, InvalidInputError
 from sparkrobust.handles.packing import pack
-from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, WritePlan
+from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, Attempt, SlotResult, WritePlan
 from sparkrobust.handles.rows import check_path, refuse_missing_keys, single, split
+from sparkrobust.handles.work import run as run_slots
 from sparkrobust.options import DuplicatePolicy, Operation
 from sparkrobust.spark import tagging
 from sparkrobust.spark.frames import Frames, as_frame, numbers
@@ -40,7 +41,8 @@ from sparkrobust.spark.slots import (
     targets_of,
 )
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots
+from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots, results_of
+from sparkrobust.world import Ids
 
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
 _WAY_PATH, _WAY_FILE = "__sr_way_path", "__sr_way_file"
@@ -59,8 +61,8 @@ class Routed(ABC):
     book: SlotBook
 
     @abstractmethod
-    def results(self, plan: WritePlan) -> DataFrame:
-        """The write stage: one row for each slot, in the columns of ``RunSlots``."""
+    def results(self, plan: WritePlan) -> list[SlotResult]:
+        """Run the write stage: one result for each slot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,29 +72,43 @@ class _InSpark(Routed):
     frame: DataFrame
     book: SlotBook
 
-    def results(self, plan: WritePlan) -> DataFrame:
-        return self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA)
+    def results(self, plan: WritePlan) -> list[SlotResult]:
+        return results_of(self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ByDriver(Routed):
-    """Each task is sent with its rows."""
+    """Each task is sent with its rows; what is very little the driver writes itself."""
 
     spark: SparkSession
     rows: dict[int, list[pa.Table]]
     """By slot."""
     book: SlotBook
+    ids: Ids
+    most_here: int
+    """Bytes of files that the driver may write itself."""
 
-    def results(self, plan: WritePlan) -> DataFrame:
+    def results(self, plan: WritePlan) -> list[SlotResult]:
         by_task: list[list[pa.Table]] = [[] for _ in range(max(plan.tasks, default=-1) + 1)]
         for slot, tables in sorted(self.rows.items()):
             by_task[plan.tasks[slot]] += tables
-        packed = tuple(pack(pa.concat_tables(tables)) for tables in by_task)
-        if sum(len(rows) for rows in packed) > _MOST_IN_A_FUNCTION:
+        rows = [pa.concat_tables(tables) for tables in by_task]
+        if self.book.is_small(self.most_here):
+            return self._written_here(plan, rows)
+        packed = tuple(pack(table) for table in rows)
+        if sum(len(one) for one in packed) > _MOST_IN_A_FUNCTION:
             _leave(plan, packed)
             packed = ()
-        tasks = numbers(self.spark, len(by_task), len(by_task))
-        return tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA)
+        tasks = numbers(self.spark, len(rows), len(rows))
+        return results_of(tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA))
+
+    def _written_here(self, plan: WritePlan, rows: Sequence[pa.Table]) -> list[SlotResult]:
+        def run(task: int) -> list[SlotResult]:
+            attempt = Attempt.of(task, stage=0, ids=self.ids)
+            return list(run_slots(plan, attempt, iter(rows[task].to_batches())))
+
+        with ThreadPoolExecutor(len(rows)) as pool:
+            return [result for results in pool.map(run, range(len(rows))) for result in results]
 
 
 def _leave(plan: WritePlan, packed: Sequence[bytes]) -> None:
@@ -151,7 +167,13 @@ class Router:
             for path, table in split(rows, PATH) if rows.num_rows else []:
                 for slot, part in _by_slot(table, by_path.get(path, [])):
                     by_slot.setdefault(slot, []).append(part)
-        return _ByDriver(spark=self._spark, rows=by_slot, book=book)
+        return _ByDriver(
+            spark=self._spark,
+            rows=by_slot,
+            book=book,
+            ids=self._table.ids,
+            most_here=self._options.driver_bytes,
+        )
 
     def _pieces(self, book: SlotBook, keys: pa.Table) -> list[_Piece]:
         """The slot of every key; of keys that have none the rows are dropped."""

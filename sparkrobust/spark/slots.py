@@ -82,11 +82,17 @@ class SlotBook:
 
     def tasks(self) -> tuple[int, ...]:
         """The task of each slot."""
-        weights = [
+        return tuple(pack(self._weights(), _TASKS_WANTED, _SMALL_TASK))
+
+    def is_small(self, most_bytes: int) -> bool:
+        """Whether the slots are few, and their files at most so large together."""
+        return len(self._drafts) <= _TASKS_WANTED and sum(self._weights()) <= most_bytes
+
+    def _weights(self) -> list[int]:
+        return [
             draft.rows * self._limits.record_bytes + (draft.base.size if draft.base else 0)
             for draft in self._drafts
         ]
-        return tuple(pack(weights, _TASKS_WANTED, _SMALL_TASK))
 
 
 def targets_of(tasks: tuple[int, ...]) -> list[int]:

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
-from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, WritePlan
+from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, SlotResult, WritePlan
 from sparkrobust.handles.rows import missing_keys, single, with_derived
 from sparkrobust.handles.work import run as run_slots
-from sparkrobust.spark.between_tasks import settle
+from sparkrobust.spark.between_tasks import acknowledge, settle
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
 
@@ -34,11 +35,14 @@ BAD_ORDERING = "__sr_bad_ordering"
 CHUNK = "chunk binary"
 """The schema of packed rows."""
 
+_SMALL_CHUNK = 16 << 10
+
 
 class Task(ABC):
     """A function from batches to batches, as ``mapInArrow`` takes one."""
 
     def __call__(self, batches: Batches) -> Made:
+        acknowledge()
         try:
             yield from self.run(batches)
         finally:
@@ -51,16 +55,29 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class PackRows(Task):
-    """Rows, packed into binary values of about ``size`` bytes."""
+    """Rows, packed into binary values of about ``size`` bytes, which are numbered.
+
+    Number 0 is there only if it is small; after the last one comes a null, with their count as its number.
+    """
 
     derived: Derived
     size: int
 
-    SCHEMA = CHUNK
+    SCHEMA = f"number int, {CHUNK}"
 
     def run(self, batches: Batches) -> Made:
+        count = 0
         for table in pieces((with_derived(batch, self.derived) for batch in batches), self.size):
-            yield _one_value(pack(table))
+            packed = pack(table)
+            count += 1 if count or len(packed) <= _SMALL_CHUNK else 2
+            yield self._row(count - 1, packed)
+        if count:
+            yield self._row(count, None)
+
+    @staticmethod
+    def _row(number: int, packed: bytes | None) -> pa.RecordBatch:
+        columns = [pa.array([number], pa.int32()), pa.array([packed], pa.binary())]
+        return pa.RecordBatch.from_arrays(columns, ["number", "chunk"])
 
 
 @dataclass(frozen=True)
@@ -83,7 +100,7 @@ class RepackKeys(Task):
     def run(self, batches: Batches) -> Made:
         wanted = (table.select([PATH, KEY, BAD_ORDERING]) for table in _unpacked(batches))
         for table in pieces((batch for keys in wanted for batch in keys.to_batches()), self.size):
-            yield _one_value(pack(table))
+            yield pa.RecordBatch.from_arrays([pa.array([pack(table)], pa.binary())], ["chunk"])
 
 
 @dataclass(frozen=True)
@@ -112,13 +129,9 @@ class CountRows(Task):
             yield pa.RecordBatch.from_arrays(columns, [PATH, "rows", "without_key", "bad_ordering"])
 
 
-def _one_value(packed: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], ["chunk"])
-
-
 def _unpacked(batches: Batches) -> Iterator[pa.Table]:
     for batch in batches:
-        for packed in batch.column(0):
+        for packed in batch["chunk"].drop_null():
             yield unpack(packed.as_buffer())
 
 
@@ -208,12 +221,16 @@ class RunPackedSlots(Task):
         yield from unpack(packed).to_batches()
 
 
+def results_of(stage: DataFrame) -> list[SlotResult]:
+    """What the write stage tells, once it has run."""
+    return [SlotResult.from_json(row.result) for row in stage.collect()]
+
+
 def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Made:
     context = TaskContext.get()
     if context is None:
         raise InternalError("a write handle runs outside of a Spark task")
-    task = context.partitionId()
-    attempt = Attempt(task=task, token=f"{task}-{context.stageId()}-{Ids().number()}")
+    attempt = Attempt.of(context.partitionId(), stage=context.stageId(), ids=Ids())
     for result in run_slots(plan, attempt, rows):
         yield pa.RecordBatch.from_arrays(
             [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]

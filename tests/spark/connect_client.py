@@ -9,13 +9,14 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from tests.interop.tables import HIVE_STYLE, OPERATION, options
+from tests.spark.tables import DRIVER_BYTES
 
 COLUMNS = "id int, name string, ts bigint, region string"
 
 
 def main(url: str, path: str) -> None:
     spark = SparkSession.builder.remote(url).getOrCreate()
-    made = options(**{HIVE_STYLE: "true"})
+    made = options(**{HIVE_STYLE: "true", DRIVER_BYTES: "0"})
 
     def write(operation: str, rows: list[tuple[object, ...]], mode: str = "append") -> sr.WriteResult:
         df = spark.createDataFrame(rows, COLUMNS)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import sparkrobust as sr
 from sparkrobust.coordinator.transaction import Transaction
 from tests.interop.tables import HIVE_STYLE, options, pending
-from tests.spark.tables import COLUMNS, DUPLICATES, SMALL_FILE, Row, Subject, leftovers
+from tests.spark.tables import COLUMNS, DRIVER_BYTES, DUPLICATES, SMALL_FILE, Row, Subject, leftovers
 
 FLAGGED = COLUMNS + ", _hoodie_is_deleted boolean"
 PARTITIONS = ("eu", "us", "a b")
@@ -66,6 +66,7 @@ steps = st.tuples(
     st.sampled_from(["upsert", "upsert", "insert", "bulk_insert", "delete", "overwrite", "bad", "killed"]),
     rows_of_keys,
     st.sampled_from(["0", "104857600"]),
+    st.sampled_from(["0", "104857600"]),
 )
 
 
@@ -80,8 +81,8 @@ class Play:
     def __init__(self, subject: Subject, model: Model) -> None:
         self.subject, self.model = subject, model
 
-    def step(self, name: str, rows: list[Row], small_files: str) -> None:
-        extra = {SMALL_FILE: small_files}
+    def step(self, name: str, rows: list[Row], small_files: str, driver_bytes: str) -> None:
+        extra = {SMALL_FILE: small_files, DRIVER_BYTES: driver_bytes}
         act: dict[str, Callable[[list[Row], dict[str, str]], None]] = {
             "upsert": self.upsert, "insert": self.insert, "bulk_insert": self.bulk_insert,
             "delete": self.delete, "overwrite": self.overwrite, "bad": self.bad, "killed": self.killed,
@@ -143,19 +144,23 @@ def _dies(self: Transaction, *args: Any, **kwargs: Any) -> None:
 )
 @given(plan=st.lists(steps, min_size=6, max_size=9), event_time=st.booleans(), hive=st.booleans())
 def test_whatever_is_done_in_whatever_order_the_table_holds_what_the_model_holds(
-    spark: SparkSession, tmp_path: Path, plan: list[tuple[str, list[Row], str]], event_time: bool, hive: bool
+    spark: SparkSession,
+    tmp_path: Path,
+    plan: list[tuple[str, list[Row], str, str]],
+    event_time: bool,
+    hive: bool,
 ) -> None:
     path = tmp_path / "t"
     shutil.rmtree(path, ignore_errors=True)
     made = options(ordering="ts" if event_time else None, **{HIVE_STYLE: str(hive).lower()})
     subject = Subject(spark, path, made, FLAGGED)
     play = Play(subject, Model(event_time))
-    play.step("bulk_insert", [(i, "first", 3, PARTITIONS[i % 3], False) for i in range(6)], "0")
-    for number, (name, rows, small_files) in enumerate(plan):
-        play.step(name, rows, small_files)
+    play.step("bulk_insert", [(i, "first", 3, PARTITIONS[i % 3], False) for i in range(6)], "0", "0")
+    for number, (name, *how) in enumerate(plan):
+        play.step(name, *how)
         if name in ("bad", "killed") and number % 2:
             continue  # what comes next has to cope
         assert subject.rows() == sorted(play.model.rows.values(), key=repr), (number, name)
-    play.step("upsert", [], "0")
+    play.step("upsert", [], "0", "0")
     assert subject.rows() == sorted(play.model.rows.values(), key=repr)
     assert not pending(path) and not leftovers(path)

@@ -10,9 +10,18 @@ from pyspark.sql import SparkSession
 import sparkrobust as sr
 from sparkrobust.spark import gathering, tagging
 from tests.interop.tables import options, stats
-from tests.spark.tables import COMBINE_INSERT, DUPLICATES, SMALL_FILE, Subject, everything_in, leftovers
+from tests.spark.tables import (
+    COMBINE_INSERT,
+    DRIVER_BYTES,
+    DUPLICATES,
+    SMALL_FILE,
+    Subject,
+    everything_in,
+    leftovers,
+)
 
 WAYS: dict[str, list[tuple[object, str, int]]] = {
+    "the driver writes": [],
     "the driver has the rows": [],
     "the driver looks the keys up": [(gathering, "ROWS_CHUNKS", 0)],
     "tasks look the keys up": [(gathering, "ROWS_CHUNKS", 0), (tagging, "_DRIVER_BYTES", 0)],
@@ -28,8 +37,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+def subject_of(way: str, spark: SparkSession, table: Path, **layout: str) -> Subject:
+    """The table, written that way."""
+    return Subject(
+        spark, table, options(**layout) | {DRIVER_BYTES: "999999999" if way == "the driver writes" else "0"}
+    )
+
+
 def test_every_way_to_tag_gives_the_same_table(way: str, spark: SparkSession, table: Path) -> None:
-    subject = Subject(spark, table, options())
+    subject = subject_of(way, spark, table)
     # Two files a partition, so that tagging has something to tell apart.
     for first in (0, 6):
         rows = [(i, f"a{i}", 5, ("eu", "us")[i % 2]) for i in range(first, first + 6)]
@@ -77,7 +93,7 @@ def test_every_way_to_tag_gives_the_same_table(way: str, spark: SparkSession, ta
 
 @pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("tasks")], indirect=True)
 def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSession, table: Path) -> None:
-    subject = Subject(spark, table, options())
+    subject = subject_of(way, spark, table)
     parts = [f"p{i:02}" for i in range(70)]
     rows = [(i, f"n{i}", 5, part) for part in parts for i in (1, 2)]
     result = subject.write("insert", rows, {COMBINE_INSERT: "true"})
@@ -95,7 +111,7 @@ def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSessi
 def test_a_key_that_several_files_hold_is_updated_and_deleted_in_each(
     way: str, spark: SparkSession, table: Path
 ) -> None:
-    subject = Subject(spark, table, options())
+    subject = subject_of(way, spark, table)
     for name in ("first", "second"):
         subject.write("insert", [(1, name, 5, "eu"), (2, name, 5, "eu")], {SMALL_FILE: "0"})
     result = subject.write("upsert", [(1, "up", 6, "eu"), (3, "new", 6, "eu")], {SMALL_FILE: "0"})
@@ -110,7 +126,7 @@ def test_a_key_that_several_files_hold_is_updated_and_deleted_in_each(
 
 def test_rows_that_the_driver_sends_leave_nothing_behind(way: str, spark: SparkSession, table: Path) -> None:
     """PySpark broadcasts a large function, and keeps a file of it as long as the application runs."""
-    subject = Subject(spark, table, options())
+    subject = subject_of(way, spark, table)
     scratch = Path(spark.sparkContext._temp_dir)  # type: ignore[attr-defined]
     before = everything_in(scratch)
     many = spark.range(30_000).selectExpr(
@@ -128,7 +144,7 @@ def test_rows_that_the_driver_sends_leave_nothing_behind(way: str, spark: SparkS
 @pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"], indirect=True)
 def test_adaptive_execution_changes_no_slots_rows(way: str, spark: SparkSession, table: Path) -> None:
     """However small the shuffle's partitions are, none is put together with another or split."""
-    subject = Subject(spark, table, options(partitions=""))
+    subject = subject_of(way, spark, table, partitions="")
     spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
     spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1g")
     try:
@@ -143,3 +159,22 @@ def test_adaptive_execution_changes_no_slots_rows(way: str, spark: SparkSession,
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.parallelismFirst")
         spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
     assert {row[0] for row in subject.rows()} == set(range(1000))
+
+
+def test_the_driver_writes_few_small_files_itself_and_leaves_the_rest_to_tasks(
+    spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options())
+
+    def stages_of(rows: list[tuple[object, ...]], most_bytes: int = 4 << 20) -> set[str]:
+        """The stages that wrote the files, from their write tokens; the driver says 0."""
+        subject.write("upsert", rows, {DRIVER_BYTES: str(most_bytes)})
+        return {stat["path"].split("_")[1].split("-")[1] for stat in stats(table)}
+
+    few = [(1, "a", 5, "eu"), (2, "b", 5, "us")]
+    assert "0" not in stages_of(few, 0)
+    assert stages_of(few) == {"0"}
+    assert "0" not in stages_of(few, sum((table / file).stat().st_size for file in subject.files()))
+    many = [(i, "n", 5, f"p{i}") for i in range(9)]
+    assert "0" not in stages_of(many)
+    assert len(subject.rows()) == 11

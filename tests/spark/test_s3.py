@@ -16,7 +16,7 @@ from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.interop.tables import OPERATION, options, pending
 from tests.servers import S3Server, Unavailable, versitygw
 from tests.spark import plain_reader
-from tests.spark.tables import frame
+from tests.spark.tables import DRIVER_BYTES, frame
 
 BUCKET = "tables"
 
@@ -48,8 +48,11 @@ def test_a_table_on_s3_takes_every_operation_and_a_failed_one_leaves_nothing(
     caplog.set_level(logging.DEBUG)
     everything_said: list[str] = []
 
-    def write(operation: str, rows: list[tuple[object, ...]], mode: str = "append") -> sr.WriteResult:
-        chosen = {**options(), OPERATION: operation, **server.options()}
+    def write(
+        operation: str, rows: list[tuple[object, ...]], mode: str = "append", *, by: str = "tasks"
+    ) -> sr.WriteResult:
+        most = "0" if by == "tasks" else "4194304"
+        chosen = {**options(), OPERATION: operation, DRIVER_BYTES: most, **server.options()}
         result = sr.write(frame(spark, rows)).options(**chosen).mode(mode).save(url)
         everything_said.extend((repr(result), str(result), result._repr_html_()))
         return result
@@ -57,7 +60,7 @@ def test_a_table_on_s3_takes_every_operation_and_a_failed_one_leaves_nothing(
     write("bulk_insert", [(1, "a", 5, "eu"), (2, "b", 5, "us"), (3, "c", 5, "us")])
     result = write("upsert", [(1, "a2", 6, "eu"), (2, "late", 1, "us"), (4, "d", 5, "as")])
     assert (result.updated, result.inserted) == (1, 1)
-    result = write("delete", [(3, "c", 5, "us")])
+    result = write("delete", [(3, "c", 5, "us")], by="the driver")
     assert result.deleted == 1
     assert names(folder) == {1: "a2", 2: "b", 4: "d"}
     assert not pending(folder)
