@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.names import (
@@ -29,6 +30,7 @@ from sparkrobust.handles.plan import Attempt, WritePlan, WrittenFile
 from sparkrobust.handles.rows import LEADING, bytes_of, constant
 from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
 
+_SAMPLE_ROWS = 1024
 _TEXT_CONSTANT = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -65,11 +67,7 @@ class DataFile:
         self.waiting_bytes = 0
         self._schema = _on_disk(plan.schema)
         self._sink = self._begin(kind)
-        try:
-            self._writer = BaseFileWriter(self._sink, self._schema, _settings(plan))
-        except BaseException:
-            self._sink.discard()
-            raise
+        self._opened: BaseFileWriter | None = None
 
     def _begin(self, kind: MarkerType) -> StagedWriter:
         storage, instant = self._plan.storage, self._plan.control.instant
@@ -113,7 +111,19 @@ class DataFile:
             pa.chunked_array([constant(self.name, count)]),
             *table.columns[lead:],
         ]
-        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+        self._writer(table).write(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def _writer(self, table: pa.Table) -> BaseFileWriter:
+        """The file's writer, whose settings depend on what the first rows are like."""
+        if self._opened is None:
+            settings = WriteSettings(
+                compression=self._plan.files.codec,
+                row_group_rows=1 << 30,
+                page_bytes=self._plan.files.page_bytes,
+                dictionary=_repeating(table, self._plan.schema) if self._plan.files.dictionary else False,
+            )
+            self._opened = BaseFileWriter(self._sink, self._schema, settings)
+        return self._opened
 
     def finish(
         self, *, inserts: int = 0, updates: int = 0, deletes: int = 0, slot: Slot | None = None
@@ -121,7 +131,7 @@ class DataFile:
         """Close the file and make it durable; its statistics go with it."""
         base = slot.base if slot else None
         self.flush()
-        self._writer.close()
+        self._writer(self._schema.empty_table()).close()
         staged = self._sink.finish()
         stat = WriteStat(
             file_id=self.file_id,
@@ -140,20 +150,20 @@ class DataFile:
 
     def discard(self) -> None:
         """Throw the file away; its begin marker stays, and names nothing."""
-        self._writer.abandon()
+        if self._opened is not None:
+            self._opened.abandon()
         self._sink.discard()
 
 
-def _settings(plan: WritePlan) -> WriteSettings:
-    # Constants and short repeated texts gain from a dictionary; a column of distinct values only
-    # pays for one that is given up after a megabyte.
-    texts = [item.name for item in plan.schema if pa.types.is_string(item.type)]
-    return WriteSettings(
-        compression=plan.files.codec,
-        row_group_rows=1 << 30,
-        page_bytes=plan.files.page_bytes,
-        dictionary=[COMMIT_TIME, PARTITION_PATH, FILE_NAME, *texts] if plan.files.dictionary else False,
-    )
+def _repeating(table: pa.Table, schema: pa.Schema) -> list[str]:
+    """The columns that gain from a dictionary; one of distinct values only pays for its making."""
+    found = [COMMIT_TIME, PARTITION_PATH, FILE_NAME]
+    for item in schema:
+        if not pa.types.is_nested(item.type):
+            sample = table[item.name].slice(0, _SAMPLE_ROWS)
+            if 2 * pc.count_distinct(sample, mode="all").as_py() <= len(sample):
+                found.append(item.name)
+    return found
 
 
 def _mark(plan: WritePlan, marker: str, content: bytes) -> None:

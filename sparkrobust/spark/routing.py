@@ -47,6 +47,7 @@ from sparkrobust.world import Ids
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
 _WAY_PATH, _WAY_FILE = "__sr_way_path", "__sr_way_file"
 
+_PACKING_THREADS = 4
 _LEAVING_THREADS = 8
 _MOST_IN_A_FUNCTION = 512 << 10
 """Of a function with more than a megabyte PySpark leaves a file on the driver until the application ends."""
@@ -95,7 +96,8 @@ class _ByDriver(Routed):
         rows = [pa.concat_tables(tables) for tables in by_task]
         if self.book.is_small(self.most_here):
             return self._written_here(plan, rows)
-        packed = tuple(pack(table) for table in rows)
+        with ThreadPoolExecutor(_PACKING_THREADS) as pool:
+            packed = tuple(pool.map(pack, rows))
         if sum(len(one) for one in packed) > _MOST_IN_A_FUNCTION:
             _leave(plan, packed)
             packed = ()

@@ -193,6 +193,26 @@ def test_a_file_that_reaches_its_size_ends_and_the_next_one_of_the_slot_begins(s
     assert [r[0] for r in rows] == list(range(5000))
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_columns_whose_values_repeat_get_a_dictionary_if_one_may_be_made(
+    storage: LocalStorage, wanted: bool
+) -> None:
+    slot = Slot(index=0, partition="p", prefix="u")
+    rows = incoming([row(i, f"one of {i % 3}", ts=i // 400) for i in range(2000)])
+    (result,) = run(plan(storage, INSERT, (slot,), dictionary=wanted), attempt(), iter([rows]))
+    publish(storage, result)
+    path = result.files[0].stat.path
+    assert path is not None
+    chunks = pq.read_metadata(io.BytesIO(storage.read(path))).row_group(0)
+    encoded = {
+        chunks.column(i).path_in_schema
+        for i in range(chunks.num_columns)
+        if chunks.column(i).has_dictionary_page
+    }
+    meta = {"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"}
+    assert encoded == (meta | {"v", "ts"} if wanted else set())
+
+
 # -- merge ------------------------------------------------------------------------------------------
 
 
