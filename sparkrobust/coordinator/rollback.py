@@ -28,10 +28,11 @@ from sparkrobust.storage.contract import AlreadyExistsError
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     """Finish pending rollbacks, roll back pending writes, sweep what ended ones left; say which."""
-    for instant in table.timeline.pending:
-        if instant.action is Action.ROLLBACK:
-            _finish(table, instant)
-    table.reload()
+    half_done = [i for i in table.timeline.pending if i.action is Action.ROLLBACK]
+    for instant in half_done:
+        _finish(table, instant)
+    if half_done:
+        table.reload()
     failed = [i for i in table.timeline.pending if i.action in WRITES]
     for instant in failed:
         roll_back(table, instant)

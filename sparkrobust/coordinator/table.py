@@ -5,8 +5,6 @@ What is read here is what any reader may rely on; nothing of a write is in this 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
@@ -24,41 +22,16 @@ from sparkrobust.errors import CorruptTableError, TableNotFoundError
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.formats.plans import clustered_file_ids
 from sparkrobust.formats.schema import TableSchema
+from sparkrobust.remembered import Remembered
 from sparkrobust.storage.contract import NotFoundError, Storage
 from sparkrobust.world import Clock, Ids
 
 _LISTING_THREADS = 16
-_REMEMBERED_COMMITS = 2048
 _COMMITS_HELD_AGAINST_LISTING = 100
 
 
-class _CommitCache:
-    """Metadata of completed instants, which never change; shared by all tables of the process."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], CommitMetadata] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, table: HudiTable, instant: Instant) -> CommitMetadata:
-        path = instant_file(instant)
-        # A table may be deleted and made anew at the same place; its instants then have new times.
-        key = (table.storage.url, path)
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-        kind = (
-            ReplaceCommitMetadata if instant.action.when_complete is Action.REPLACE_COMMIT else CommitMetadata
-        )
-        found = kind.from_bytes(table.read(path), path=path)
-        with self._lock:
-            self._known[key] = found
-            while len(self._known) > _REMEMBERED_COMMITS:
-                self._known.popitem(last=False)
-        return found
-
-
-_commits = _CommitCache()
+_commits: Remembered[tuple[str, str], CommitMetadata] = Remembered(2048)
+"""By table and path.  A table that is made anew at the same place has instants with other times."""
 
 Listing = dict[str, list[tuple[str, int]]]
 """Partition → name and size of every file in it."""
@@ -95,8 +68,7 @@ class HudiTable:
 
     def reload(self) -> None:
         """See the timeline anew."""
-        files, _ = self.storage.list(TIMELINE)
-        self.timeline = Timeline.of_names(info.path.rpartition("/")[2] for info in files)
+        self.timeline = Timeline.of_names(self.storage.names(TIMELINE))
 
     def reload_config(self) -> None:
         """See the properties anew: another writer may have changed them."""
@@ -113,7 +85,13 @@ class HudiTable:
 
     def commit(self, instant: Instant) -> CommitMetadata:
         """The metadata of a completed write."""
-        return _commits.get(self, instant)
+        path = instant_file(instant)
+        known = _commits.get((self.storage.url, path))
+        if known is not None:
+            return known
+        replacing = instant.action.when_complete is Action.REPLACE_COMMIT
+        kind = ReplaceCommitMetadata if replacing else CommitMetadata
+        return _commits.keep((self.storage.url, path), kind.from_bytes(self.read(path), path=path))
 
     def newest_commits(self) -> Iterator[tuple[Instant, CommitMetadata]]:
         """The completed writes with their metadata, newest first."""

@@ -51,10 +51,11 @@ class Transaction:
     def time(self) -> InstantTime:
         return self.control.instant
 
+    def _instant(self, state: State) -> Instant:
+        return Instant(time=self.time, action=self.action, state=state, completion=self.completion)
+
     def _file(self, state: State) -> str:
-        return instant_file(
-            Instant(time=self.time, action=self.action, state=state, completion=self.completion)
-        )
+        return instant_file(self._instant(state))
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Transaction:
             table.storage.put_if_absent(path, content)
         except (UnavailableError, AlreadyExistsError) as error:
             self._look_after(error, path, content)
-        table.reload()
+        table.timeline = table.timeline.having(self._instant(State.COMPLETED))
 
     def _metadata(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 
@@ -33,11 +34,15 @@ META_COLUMNS = (
 COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
 IS_DELETED = "_hoodie_is_deleted"
 
+_NAMES_REMEMBERED = 1 << 15
+"""The names of a table's files are parsed again at each look at it, and few of them are new."""
+
 # -- the timeline -----------------------------------------------------------------------------
 
 _INSTANT_FILE = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.(requested|inflight))?", re.ASCII)
 
 
+@lru_cache(_NAMES_REMEMBERED)
 def parse_instant_file(name: str) -> Instant | None:
     """The instant and state that a file of the timeline folder stands for; ``None`` for other files."""
     match = _INSTANT_FILE.fullmatch(name)
@@ -85,6 +90,7 @@ class BaseFileName:
     instant: InstantTime
 
     @classmethod
+    @lru_cache(_NAMES_REMEMBERED)
     def parse(cls, name: str) -> BaseFileName | None:
         match = _BASE_FILE.fullmatch(name)
         if match is None:

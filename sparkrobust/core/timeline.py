@@ -36,7 +36,12 @@ class Timeline:
             # own word is kept only as long as the instant is pending.
             if known is None or instant.state.value > known.state.value:
                 highest[key] = instant
-        return cls(tuple(sorted(highest.values(), key=lambda i: (i.time, i.action.value))))
+        return cls(_in_order(highest.values()))
+
+    def having(self, instant: Instant) -> Timeline:
+        """The same with this instant, in place of itself in an earlier state."""
+        before = self.find(instant.time, instant.action)
+        return Timeline(_in_order([*(i for i in self.instants if i is not before), instant]))
 
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
@@ -75,3 +80,7 @@ class Timeline:
     def find(self, time: str, action: Action) -> Instant | None:
         wanted = action.when_complete
         return next((i for i in self.instants if i.time == time and i.action.when_complete is wanted), None)
+
+
+def _in_order(instants: Iterable[Instant]) -> tuple[Instant, ...]:
+    return tuple(sorted(instants, key=lambda i: (i.time, i.action.value)))

@@ -44,6 +44,13 @@ class KeyRange:
         """Whether a file with this range may hold the key."""
         return self.smallest.encode() <= key.encode() <= self.largest.encode()
 
+    def meets(self, other: KeyRange) -> bool:
+        """Whether a key may lie in both ranges."""
+        return (
+            self.smallest.encode() <= other.largest.encode()
+            and other.smallest.encode() <= self.largest.encode()
+        )
+
     def union(self, other: KeyRange | None) -> KeyRange:
         """The range of both files' keys."""
         if other is None:

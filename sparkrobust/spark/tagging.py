@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InvalidKeyError
-from sparkrobust.handles.base_file import matching_keys
+from sparkrobust.formats.parquet import key_range_of
+from sparkrobust.handles.base_file import matching_keys, may_hold
 from sparkrobust.handles.packing import pack
 from sparkrobust.handles.plan import KEY, PATH
 from sparkrobust.handles.rows import check_keys
@@ -89,19 +90,33 @@ def probe(
 ) -> dict[int, pa.Array]:
     """For the files that hold some of the keys: the positions of those keys in their group."""
     keys = {group.partition: group.keys for group in groups}
-    if sum(base.size for base in files) <= _DRIVER_BYTES:
-        with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
-            found = list(pool.map(lambda base: matching_keys(storage, base, keys[base.partition]), files))
-        return {index: positions for index, positions in enumerate(found) if len(positions)}
-    return _probe_in_tasks(spark, storage, groups, files)
+    spans = {group.partition: key_range_of(group.keys) for group in groups}
+    possible = [
+        index
+        for index, base in enumerate(files)
+        if (span := spans[base.partition]) is not None and may_hold(storage, base, span)
+    ]
+    if sum(files[index].size for index in possible) > _DRIVER_BYTES:
+        return _probe_in_tasks(spark, storage, groups, files, possible)
+
+    def look(index: int) -> pa.Array:
+        return matching_keys(storage, files[index], keys[files[index].partition])
+
+    with ThreadPoolExecutor(_DRIVER_THREADS) as pool:
+        found = zip(possible, pool.map(look, possible), strict=True)
+        return {index: positions for index, positions in found if len(positions)}
 
 
 def _probe_in_tasks(
-    spark: SparkSession, storage: Storage, groups: Sequence[KeyGroup], files: Sequence[BaseFile]
+    spark: SparkSession,
+    storage: Storage,
+    groups: Sequence[KeyGroup],
+    files: Sequence[BaseFile],
+    possible: Sequence[int],
 ) -> dict[int, pa.Array]:
     by_partition: dict[str, list[int]] = {}
-    for index, base in enumerate(files):
-        by_partition.setdefault(base.partition, []).append(index)
+    for index in possible:
+        by_partition.setdefault(files[index].partition, []).append(index)
     shares = [
         (partition, found[low : low + _PROBE_FILES])
         for partition, found in by_partition.items()

@@ -154,6 +154,10 @@ class Storage(ABC):
         and the store's own scratch.
         """
 
+    def names(self, folder: str) -> Iterable[str]:
+        """The names, without the folder, of the objects directly in a folder, in any order."""
+        return [info.path.rpartition("/")[2] for info in self.list(folder)[0]]
+
     @abstractmethod
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """Every object at any depth under a folder, in no particular order."""

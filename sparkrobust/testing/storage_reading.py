@@ -103,7 +103,7 @@ class ReadingCases(StorageCases):
             assert "a/missing" in str(caught.value)
         assert storage.stat("a/missing") is None
         assert storage.stat("no/folder/missing") is None
-        assert storage.list("no/folder") == ([], [])
+        assert storage.list("no/folder") == ([], []) and not list(storage.names("no/folder"))
         assert list(storage.walk("no/folder")) == []
 
     def test_a_folder_is_no_object(self, storage: Storage) -> None:
@@ -180,6 +180,7 @@ class ReadingCases(StorageCases):
         assert [info.path for info in files] == ["a/.hidden", "a/10", "a/2", "a/_x"]
         assert {info.size for info in files} == {3}
         assert folders == ["a/y", "a/z"]
+        assert sorted(storage.names("a")) == [".hidden", "10", "2", "_x"]
         files, folders = storage.list("")
         assert "top" in [info.path for info in files]
         assert {"a", "a-", "ab"} <= set(folders) and folders == sorted(folders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkrobust.core.instant import Action, InstantTime, State
-from sparkrobust.core.names import BaseFileName
+from sparkrobust.core.names import BaseFileName, parse_instant_file
 from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.view import latest_base_files
 
@@ -29,6 +29,15 @@ def test_the_order_of_the_listing_does_not_matter() -> None:
         "20_31.replacecommit",
     ]
     assert of(*names) == of(*reversed(names))
+
+
+@pytest.mark.parametrize("done", ["20_31.commit", "10_15.commit", "30_40.commit", "25_26.replacecommit"])
+def test_an_instant_that_is_known_to_have_ended_makes_the_timeline_that_a_listing_would(done: str) -> None:
+    names = ["10.commit.requested", "10.inflight", "20.commit.requested", "20.inflight", "20_22.savepoint",
+             "25.clustering.requested", "25.clustering.inflight", "30.commit.requested"]  # fmt: skip
+    instant = parse_instant_file(done)
+    assert instant is not None
+    assert of(*names).having(instant) == of(*names, done)
 
 
 def test_a_completed_clustering_is_a_replacecommit_and_a_pending_one_is_a_clustering() -> None:

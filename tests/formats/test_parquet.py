@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,10 @@ def test_a_file_without_rows_has_no_range_and_is_whole() -> None:
 def test_a_range_covers_by_bytes_as_hudi_compares() -> None:
     keys = KeyRange(smallest="B", largest="é")
     assert [key for key in ("A", "B", "a", "é", "éa", "𝒜") if keys.covers(key)] == ["B", "a", "é"]
+    ends = "ABbé𝒜"
+    for low, high in itertools.combinations_with_replacement(ends, 2):
+        both = any(keys.covers(key) for key in ends if low.encode() <= key.encode() <= high.encode())
+        assert keys.meets(KeyRange(smallest=low, largest=high)) == both
     assert keys.union(KeyRange(smallest="A", largest="z")) == KeyRange(smallest="A", largest="é")
 
 
@@ -198,6 +203,7 @@ import sys
 for name in ("fastavro", "numpy", "pandas", "pyspark"):
     sys.modules[name] = None
 import io
+import itertools
 import pyarrow as pa
 from sparkrobust.core import write_status
 from sparkrobust.formats import bloom, conform, parquet, partition_metadata, properties, reconcile, schema

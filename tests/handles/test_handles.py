@@ -6,6 +6,7 @@ import io
 import itertools
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from sparkrobust.core.names import (
 )
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import FencedError
+from sparkrobust.formats.parquet import KeyRange
 from sparkrobust.formats.schema import with_meta_columns
 from sparkrobust.handles import base_file, spool
 from sparkrobust.handles.plan import (
@@ -211,6 +213,19 @@ def test_columns_whose_values_repeat_get_a_dictionary_if_one_may_be_made(
     }
     meta = {"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"}
     assert encoded == (meta | {"v", "ts"} if wanted else set())
+
+
+def test_a_base_file_whose_range_of_keys_is_known_need_not_be_opened_for_others(
+    storage: LocalStorage,
+) -> None:
+    base = stored(storage, [row(3), row(5)])
+    near, far = (KeyRange(smallest=low, largest=high) for low, high in (("4", "4"), ("6", "9")))
+    assert base_file.may_hold(storage, base, near) and base_file.may_hold(storage, base, far)
+    assert not len(base_file.matching_keys(storage, base, pa.array(["7"])))
+    assert base_file.may_hold(storage, base, near) and not base_file.may_hold(storage, base, far)
+    # Another file of that name elsewhere, or of another size, is another file.
+    assert base_file.may_hold(LocalStorage(storage.url.removeprefix("file://") + "-2"), base, far)
+    assert base_file.may_hold(storage, replace(base, size=base.size + 1), far)
 
 
 # -- merge ------------------------------------------------------------------------------------------

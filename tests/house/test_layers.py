@@ -18,12 +18,13 @@ PACKAGE = ROOT / "sparkrobust"
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "world": set(),
+    "remembered": set(),
     "core": {"errors"},
     "options": {"errors"},
     "formats": {"errors", "core"},
     "storage": {"errors", "core", "formats", "world"},
-    "handles": {"errors", "core", "formats", "storage", "world"},
-    "coordinator": {"errors", "core", "formats", "storage", "world", "options"},
+    "handles": {"errors", "core", "formats", "storage", "world", "remembered"},
+    "coordinator": {"errors", "core", "formats", "storage", "world", "remembered", "options"},
     "spark": {"errors", "core", "formats", "storage", "world", "options", "handles", "coordinator"},
     "testing": {"errors", "core", "formats", "storage", "world"},
 }
