@@ -34,7 +34,7 @@ META_COLUMNS = (
 COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
 IS_DELETED = "_hoodie_is_deleted"
 
-_NAMES_REMEMBERED = 1 << 15
+NAMES_REMEMBERED = 1 << 15
 """The names of a table's files are parsed again at each look at it, and few of them are new."""
 
 # -- the timeline -----------------------------------------------------------------------------
@@ -42,7 +42,6 @@ _NAMES_REMEMBERED = 1 << 15
 _INSTANT_FILE = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.(requested|inflight))?", re.ASCII)
 
 
-@lru_cache(_NAMES_REMEMBERED)
 def parse_instant_file(name: str) -> Instant | None:
     """The instant and state that a file of the timeline folder stands for; ``None`` for other files."""
     match = _INSTANT_FILE.fullmatch(name)
@@ -90,7 +89,7 @@ class BaseFileName:
     instant: InstantTime
 
     @classmethod
-    @lru_cache(_NAMES_REMEMBERED)
+    @lru_cache(NAMES_REMEMBERED)
     def parse(cls, name: str) -> BaseFileName | None:
         match = _BASE_FILE.fullmatch(name)
         if match is None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime
-from sparkrobust.core.names import parse_instant_file
+from sparkrobust.core.names import NAMES_REMEMBERED, parse_instant_file
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class Timeline:
     @classmethod
     def of_names(cls, names: Iterable[str]) -> Timeline:
         """From the names in the timeline folder; files that are no instants are passed over."""
-        highest: dict[tuple[str, Action], Instant] = {}
+        highest: dict[str, tuple[int, Instant]] = {}
         for name in names:
-            instant = parse_instant_file(name)
-            if instant is None:
+            found = _ranked(name)
+            if found is None:
                 continue
-            key = (instant.time, instant.action.when_complete)
-            known = highest.get(key)
+            identity, rank, instant = found
+            known = highest.get(identity)
             # Clustering and compaction change their action word on completion: by state the plan's
             # own word is kept only as long as the instant is pending.
-            if known is None or instant.state.value > known.state.value:
-                highest[key] = instant
-        return cls(_in_order(highest.values()))
+            if known is None or rank > known[0]:
+                highest[identity] = rank, instant
+        return cls(_in_order(instant for _, instant in highest.values()))
 
     def having(self, instant: Instant) -> Timeline:
         """The same with this instant, in place of itself in an earlier state."""
@@ -80,6 +80,15 @@ class Timeline:
     def find(self, time: str, action: Action) -> Instant | None:
         wanted = action.when_complete
         return next((i for i in self.instants if i.time == time and i.action.when_complete is wanted), None)
+
+
+@lru_cache(NAMES_REMEMBERED)
+def _ranked(name: str) -> tuple[str, int, Instant] | None:
+    """What is the same for all files of an instant, how far the one of this name shows it, and as what."""
+    instant = parse_instant_file(name)
+    if instant is None:
+        return None
+    return f"{instant.time} {instant.action.when_complete.value}", instant.state.value, instant
 
 
 def _in_order(instants: Iterable[Instant]) -> tuple[Instant, ...]:
