@@ -52,17 +52,27 @@ def acknowledge() -> None:
 
 def _acknowledge(descriptor: int) -> None:
     option = getattr(socket, "TCP_QUICKACK", None)
-    if option is not None:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+    if option is None:
+        return
+    copy = os.dup(descriptor)
+    try:
+        connection = socket.socket(fileno=copy)
+    except OSError:  # a kind of socket that Python does not know
+        os.close(copy)
+        return
+    with connection:
+        connection.setsockopt(socket.IPPROTO_TCP, option, 1)
 
 
 def _acknowledge_early() -> None:
     """From the next task on, acknowledge its first piece as soon as it comes."""
     # Where PySpark's daemon takes the function from that serves a task: to 3.5, and from 4.0 on.
-    places = ("__main__", "worker_main"), ("pyspark.worker", "main")
-    module, name = next(place for place in places if hasattr(sys.modules.get(place[0]), place[1]))
-    serve: Callable[[Any, Any], None] = getattr(sys.modules[module], name)
+    places = [("__main__", "worker_main"), ("pyspark.worker", "main")]
+    found = [(sys.modules[module], name) for module, name in places if hasattr(sys.modules.get(module), name)]
+    if not found:
+        return  # not a worker of a daemon's, and so one that does a single task
+    module, name = found[0]
+    serve: Callable[[Any, Any], None] = getattr(module, name)
 
     def serve_early(incoming: Any, outgoing: Any) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -70,4 +80,4 @@ def _acknowledge_early() -> None:
             _acknowledge(incoming.fileno())
         serve(incoming, outgoing)
 
-    setattr(sys.modules[module], name, serve_early)
+    setattr(module, name, serve_early)

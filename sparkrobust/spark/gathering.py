@@ -38,12 +38,12 @@ class Gathered:
         found = collect_arrow(self._packed.where("number = 0 or chunk is null"))
         here = found["chunk"].drop_null()
         count = pc.sum(found["number"]).as_py() or 0
+        if count == len(here):
+            return _unpacked(here)
         if count > ROWS_CHUNKS:
             return None
-        if count > len(here):
-            # All of one reading: an input may give other rows when it is read again.
-            here = collect_arrow(self._packed.where("chunk is not null"))["chunk"]
-        return _unpacked(here)
+        # All of one reading: an input may give other rows when it is read again.
+        return _unpacked(collect_arrow(self._packed.where("chunk is not null"))["chunk"])
 
     def keys(self) -> pa.Table | None:
         """The partition path and the key of every row, and whether something is wrong with its ordering."""

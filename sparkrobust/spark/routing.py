@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import ConflictError, InvalidInputError
+from sparkrobust.errors import ConflictError, InvalidInputError, UnavailableError
 from sparkrobust.handles.packing import pack
 from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, Attempt, SlotResult, WritePlan
-from sparkrobust.handles.rows import check_path, refuse_missing_keys, single, split
+from sparkrobust.handles.rows import bytes_of, check_path, refuse_missing_keys, single, split
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.options import DuplicatePolicy, Operation
 from sparkrobust.spark import tagging
@@ -47,6 +47,8 @@ from sparkrobust.world import Ids
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
 _WAY_PATH, _WAY_FILE = "__sr_way_path", "__sr_way_file"
 
+_ATTEMPTS_HERE = 4
+"""As many as Spark grants a task."""
 _PACKING_THREADS = 4
 _LEAVING_THREADS = 8
 _MOST_IN_A_FUNCTION = 512 << 10
@@ -94,7 +96,8 @@ class _ByDriver(Routed):
         for slot, tables in sorted(self.rows.items()):
             by_task[plan.tasks[slot]] += tables
         rows = [pa.concat_tables(tables) for tables in by_task]
-        if self.book.is_small(self.most_here):
+        # The book knows the files that are there, and of the rows a guess.
+        if self.book.is_small(self.most_here) and sum(map(bytes_of, rows)) <= self.most_here:
             return self._written_here(plan, rows)
         with ThreadPoolExecutor(_PACKING_THREADS) as pool:
             packed = tuple(pool.map(pack, rows))
@@ -105,9 +108,14 @@ class _ByDriver(Routed):
         return results_of(tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA))
 
     def _written_here(self, plan: WritePlan, rows: Sequence[pa.Table]) -> list[SlotResult]:
-        def run(task: int) -> list[SlotResult]:
+        def run(task: int, failures: int = 0) -> list[SlotResult]:
             attempt = Attempt.of(task, stage=0, ids=self.ids)
-            return list(run_slots(plan, attempt, iter(rows[task].to_batches())))
+            try:
+                return list(run_slots(plan, attempt, iter(rows[task].to_batches())))
+            except UnavailableError:
+                if failures + 1 == _ATTEMPTS_HERE:
+                    raise
+                return run(task, failures + 1)
 
         with ThreadPoolExecutor(len(rows)) as pool:
             return [result for results in pool.map(run, range(len(rows))) for result in results]

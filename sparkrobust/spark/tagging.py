@@ -1,8 +1,8 @@
 """Step 3 of a write: which of the table's files hold the incoming keys (index SIMPLE).
 
-With few keys, which is the common case, the driver has them; the key column of each base
-file of their partitions is read and looked up, in threads of the driver or, when that is much to
-read, in tasks.  With many, the files' keys become a DataFrame and Spark joins.
+With few keys, which is the common case, the driver has them; the key column of each base file of
+their partitions that may hold some is read and looked up, in threads of the driver or, when that is
+much to read, in tasks.  With many, the files' keys become a DataFrame and Spark joins.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ CHUNK = "chunk binary"
 """The schema of packed rows."""
 
 _SMALL_CHUNK = 16 << 10
+_SMALL_CHUNKS = 1024
+"""So many partitions may have a small chunk, all of which come to the driver."""
 
 
 class Task(ABC):
@@ -57,7 +59,7 @@ class Task(ABC):
 class PackRows(Task):
     """Rows, packed into binary values of about ``size`` bytes, which are numbered.
 
-    Number 0 is there only if it is small; after the last one comes a null, with their count as its number.
+    Number 0 is small, and else left out; after the last one comes a null, with their count as its number.
     """
 
     derived: Derived
@@ -66,11 +68,15 @@ class PackRows(Task):
     SCHEMA = f"number int, {CHUNK}"
 
     def run(self, batches: Batches) -> Made:
+        context = TaskContext.get()
+        first = 0 if context is not None and context.partitionId() < _SMALL_CHUNKS else 1
         count = 0
         for table in pieces((with_derived(batch, self.derived) for batch in batches), self.size):
             packed = pack(table)
-            count += 1 if count or len(packed) <= _SMALL_CHUNK else 2
-            yield self._row(count - 1, packed)
+            if not count and len(packed) > _SMALL_CHUNK:
+                first = 1
+            yield self._row(first + count, packed)
+            count += 1
         if count:
             yield self._row(count, None)
 

@@ -177,9 +177,10 @@ class LocalStorage(Storage):
                         if not is_folder and not entry.is_file():
                             continue
                     except OSError as error:
-                        if error.errno == errno.ELOOP:  # a symbolic link to itself
+                        # A symbolic link to itself, or through a file that is no folder.
+                        if error.errno in (errno.ELOOP, errno.ENOTDIR):
                             continue
-                        raise
+                        raise error_of(error, "list", entry.path) from error
                     yield path, entry, is_folder
         except (FileNotFoundError, NotADirectoryError):
             return

@@ -112,7 +112,9 @@ def attempt(number: int = 1) -> Attempt:
     return Attempt(task=0, token=f"0-0-{number}")
 
 
-def stored(storage: LocalStorage, rows: list[Row], schema: pa.Schema = SCHEMA) -> BaseFile:
+def stored(
+    storage: LocalStorage, rows: list[Row], schema: pa.Schema = SCHEMA, group: int | None = None
+) -> BaseFile:
     """A base file as an earlier commit left it, written by pyarrow alone."""
     name = BaseFileName(file_id="f-0", write_token="9-9-9", instant=BEFORE)
     table = pa.Table.from_pylist(rows, schema=schema)
@@ -126,7 +128,7 @@ def stored(storage: LocalStorage, rows: list[Row], schema: pa.Schema = SCHEMA) -
     columns = [pa.array(meta[m], pa.string()) for m in META_COLUMNS]
     whole = pa.Table.from_arrays(columns + table.columns, schema=with_meta_columns(schema))
     sink = io.BytesIO()
-    pq.write_table(whole, sink)
+    pq.write_table(whole, sink, row_group_size=group)
     storage.make_folder("p")
     storage.put(f"p/{name}", sink.getvalue())
     return BaseFile(partition="p", name=name, size=len(sink.getvalue()))
@@ -200,7 +202,7 @@ def test_columns_whose_values_repeat_get_a_dictionary_if_one_may_be_made(
     storage: LocalStorage, wanted: bool
 ) -> None:
     slot = Slot(index=0, partition="p", prefix="u")
-    rows = incoming([row(i, f"one of {i % 3}", ts=i // 400) for i in range(2000)])
+    rows = incoming([row(i, f"one of {i * 7919 % 1000}", ts=i // 400) for i in range(20_000)])
     (result,) = run(plan(storage, INSERT, (slot,), dictionary=wanted), attempt(), iter([rows]))
     publish(storage, result)
     path = result.files[0].stat.path
@@ -314,6 +316,8 @@ ROWS = st.lists(st.tuples(KEYS, st.integers(0, 4), st.booleans()), max_size=25)
     ROWS.filter(bool),
     st.booleans(),
     st.integers(1, 400),
+    st.integers(1, 13),
+    st.booleans(),
 )
 def test_a_merge_does_what_a_dictionary_does_even_when_it_spills_and_reads_in_small_batches(
     tmp_path_factory: pytest.TempPathFactory,
@@ -321,22 +325,24 @@ def test_a_merge_does_what_a_dictionary_does_even_when_it_spills_and_reads_in_sm
     new: list[tuple[int, int, bool]],
     event_time: bool,
     limit: int,
+    group: int,
+    mapped: bool,
 ) -> None:
     schema = pa.schema([*SCHEMA, ("_hoodie_is_deleted", pa.bool_())])
     storage = LocalStorage(str(tmp_path_factory.mktemp("t")))
     rows = [{**row(k, f"n{i}", ts), "_hoodie_is_deleted": gone} for i, (k, ts, gone) in enumerate(new)]
-    base = stored(storage, [row(k, "old", ts) for k, ts in old.items()])
+    base = stored(storage, [row(k, "old", ts) for k, ts in old.items()], group=group)
     slot = Slot(index=0, partition="p", base=base, prefix="f-0")
     the_plan = plan(storage, UPSERT if event_time else LAST_WINS, (slot,))
     the_plan = WritePlan(**{**vars(the_plan), "schema": schema})
-    before = spool.IN_MEMORY, base_file._BATCH_ROWS
+    before = spool.IN_MEMORY, base_file._BATCH_ROWS, base_file._MOST_MAPPED
     spool.Spool.__init__.__defaults__ = (limit,)
-    base_file._BATCH_ROWS = 3
+    base_file._BATCH_ROWS, base_file._MOST_MAPPED = 3, before[2] if mapped else 0
     try:
         (result,) = run(the_plan, attempt(), iter([incoming(rows, schema=schema)]))
     finally:
         spool.Spool.__init__.__defaults__ = (before[0],)
-        base_file._BATCH_ROWS = before[1]
+        base_file._BATCH_ROWS, base_file._MOST_MAPPED = before[1:]
     (table,) = publish(storage, result)
     model = {k: ("old", ts) for k, ts in old.items()}
     best: dict[int, tuple[int, int]] = {}

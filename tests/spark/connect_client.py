@@ -16,15 +16,18 @@ COLUMNS = "id int, name string, ts bigint, region string"
 
 def main(url: str, path: str) -> None:
     spark = SparkSession.builder.remote(url).getOrCreate()
-    made = options(**{HIVE_STYLE: "true", DRIVER_BYTES: "0"})
+    made = options(**{HIVE_STYLE: "true"})
 
-    def write(operation: str, rows: list[tuple[object, ...]], mode: str = "append") -> sr.WriteResult:
+    def write(
+        operation: str, rows: list[tuple[object, ...]], mode: str = "append", *, by_tasks: bool = True
+    ) -> sr.WriteResult:
+        chosen = {**made, OPERATION: operation, **({DRIVER_BYTES: "0"} if by_tasks else {})}
         df = spark.createDataFrame(rows, COLUMNS)
-        return sr.write(df).format("hudi").options(**made, **{OPERATION: operation}).mode(mode).save(path)
+        return sr.write(df).format("hudi").options(**chosen).mode(mode).save(path)
 
     write("bulk_insert", [(i, f"n{i}", 5, "ab"[i % 2]) for i in range(6)])
     result = write("upsert", [(1, "up", 6, "b"), (2, "late", 1, "a"), (6, "new", 1, "c")])
-    write("delete", [(0, "", 0, "a")])
+    write("delete", [(0, "", 0, "a")], by_tasks=False)
     try:
         write("upsert", [(None, "no key", 1, "a")])
     except sr.errors.InvalidKeyError as error:

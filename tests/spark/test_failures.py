@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -15,9 +16,11 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from sparkrobust.coordinator.transaction import Transaction
-from sparkrobust.errors import ConflictError, FencedError, UnsupportedTableError
+from sparkrobust.errors import ConflictError, FencedError, UnavailableError, UnsupportedTableError
+from sparkrobust.storage.contract import StagedWriter
+from sparkrobust.storage.local import LocalStorage
 from tests.interop.tables import avro, completed, options, pending, properties
-from tests.spark.tables import Subject, everything_in, frame, leftovers, names_of, refused
+from tests.spark.tables import DRIVER_BYTES, Subject, everything_in, frame, leftovers, names_of, refused
 
 DROP_METADATA = {"hoodie.write.robust.drop.metadata.table": "true"}
 
@@ -67,6 +70,30 @@ def test_a_task_that_raises_fails_the_write_with_the_pipelines_own_error(subject
     assert not (subject.path / "new").exists()
     subject.write("upsert", [(3, "c", 5, "eu")])
     assert subject.names() == {1: "a", 2: "b", 3: "c"}
+
+
+@pytest.mark.parametrize("failures", [1, 3, 4])
+def test_a_store_that_is_away_for_a_while_fails_a_write_of_the_drivers_own_only_if_it_stays_away(
+    failures: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, calls = LocalStorage.stage, itertools.count()
+
+    def away(self: LocalStorage, folder: str, name: str, final_path: str) -> StagedWriter:
+        if "eu/" in final_path and next(calls) < failures:
+            raise UnavailableError("the store is away", path=final_path)
+        return stage(self, folder, name, final_path)
+
+    rows = [(1, "a2", 6, "eu"), (2, "b2", 6, "us")]
+    here = {DRIVER_BYTES: "4194304"}
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "stage", away)
+        if failures < 4:
+            subject.write("upsert", rows, here)
+        else:
+            with pytest.raises(UnavailableError, match="the store is away"):
+                subject.write("upsert", rows, here)
+    assert subject.names() == ({1: "a2", 2: "b2"} if failures < 4 else {1: "a", 2: "b"})
+    assert not pending(subject.path) and not leftovers(subject.path)
 
 
 def test_an_input_that_changes_between_two_readings_is_never_committed(

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from sparkrobust.spark import gathering, tagging
+from sparkrobust.spark.gathering import Gathered
 from tests.interop.tables import options, stats
 from tests.spark.tables import (
     COMBINE_INSERT,
@@ -20,12 +21,12 @@ from tests.spark.tables import (
     leftovers,
 )
 
-WAYS: dict[str, list[tuple[object, str, int]]] = {
+WAYS: dict[str, list[tuple[object, str, object]]] = {
     "the driver writes": [],
     "the driver has the rows": [],
-    "the driver looks the keys up": [(gathering, "ROWS_CHUNKS", 0)],
-    "tasks look the keys up": [(gathering, "ROWS_CHUNKS", 0), (tagging, "_DRIVER_BYTES", 0)],
-    "Spark joins the keys": [(gathering, "ROWS_CHUNKS", 0), (gathering, "KEYS_CHUNKS", 0)],
+    "the driver looks the keys up": [(Gathered, "rows", lambda self: None)],
+    "tasks look the keys up": [(Gathered, "rows", lambda self: None), (tagging, "_DRIVER_BYTES", 0)],
+    "Spark joins the keys": [(Gathered, "rows", lambda self: None), (gathering, "KEYS_CHUNKS", 0)],
 }
 
 
@@ -91,7 +92,9 @@ def test_every_way_to_tag_gives_the_same_table(way: str, spark: SparkSession, ta
     assert {(row[0], row[3]): row[1] for row in subject.rows()} == model
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("tasks")], indirect=True)
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if way not in ("tasks look the keys up", "the driver writes")], indirect=True
+)
 def test_many_small_slots_share_tasks_and_stay_apart(way: str, spark: SparkSession, table: Path) -> None:
     subject = subject_of(way, spark, table)
     parts = [f"p{i:02}" for i in range(70)]
@@ -175,6 +178,8 @@ def test_the_driver_writes_few_small_files_itself_and_leaves_the_rest_to_tasks(
     assert "0" not in stages_of(few, 0)
     assert stages_of(few) == {"0"}
     assert "0" not in stages_of(few, sum((table / file).stat().st_size for file in subject.files()))
+    wide = [(i, "wide" * 100_000, 6, "eu") for i in range(20)]
+    assert "0" not in stages_of(wide), "the rows alone are more"
     many = [(i, "n", 5, f"p{i}") for i in range(9)]
     assert "0" not in stages_of(many)
-    assert len(subject.rows()) == 11
+    assert len(subject.rows()) == 30

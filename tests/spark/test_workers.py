@@ -55,11 +55,18 @@ def test_a_task_acknowledges_what_came_whatever_descriptors_its_process_has() ->
     listening = socket.create_server(("127.0.0.1", 0))
     ours, theirs = socket.socketpair()
     with listening, ours, theirs, socket.create_connection(listening.getsockname()) as connected:
-        between_tasks.acknowledge()
+        if hasattr(socket, "TCP_QUICKACK"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 0
+            before = os.listdir("/proc/self/fd")
+            between_tasks.acknowledge()
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+            assert os.listdir("/proc/self/fd") == before
+        else:
+            between_tasks.acknowledge()
         accepted, _ = listening.accept()
         with accepted:
             accepted.sendall(b"x")
-            between_tasks.acknowledge()
             assert connected.recv(1) == b"x"
         ours.sendall(b"y")
         assert theirs.recv(1) == b"y"

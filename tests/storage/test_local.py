@@ -217,6 +217,7 @@ def test_a_link_in_circles_or_to_nothing_ends_no_walk(storage: LocalStorage, roo
     (root / "p=1" / "up").symlink_to(root)
     (root / "p=1" / "nothing").symlink_to(root / "missing")
     (root / "p=1" / "itself").symlink_to(root / "p=1" / "itself")
+    (root / "p=1" / "a-link-through-a-file").symlink_to(root / "p=1" / "one" / "nothing")
     assert [info.path for info in storage.walk("")] == ["p=1/one"]
 
 
