@@ -308,7 +308,7 @@ class LocalStorage(Storage):
         """Rename one staged file to its final name, and tell the folder that this changed."""
         source, target = self._full(staged.token), self._full(staged.final_path)
         with translated("publish", target):
-            # The second round is for a final folder that is missing.
+            # The second round is for a final folder that is missing; a file in its place is found then.
             for _ in range(2):
                 self._drop_checksum_of_missing(target)
                 try:
@@ -317,7 +317,7 @@ class LocalStorage(Storage):
                 except FileExistsError:
                     if os.path.lexists(source):
                         raise
-                except FileNotFoundError:
+                except (FileNotFoundError, NotADirectoryError):
                     if os.path.lexists(source) and not os.path.isdir(os.path.dirname(target)):
                         self.make_folder(os.path.dirname(staged.final_path))
                         continue

@@ -123,6 +123,7 @@ def stores() -> Iterator[tuple[Driver, Driver]]:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 @example([("make_folder", "a/b", ""), ("stage", "a/b", b""), ("publish", 0)])
+@example([("put_if_absent", "a/b", b""), ("stage", "a/b/3", b""), ("publish", 0)])
 def test_memory_and_disk_do_the_same(steps: list[tuple[Any, ...]]) -> None:
     with stores() as (memory, disk):
         for step in steps:
