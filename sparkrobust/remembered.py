@@ -25,11 +25,9 @@ class Remembered(Generic[K, V]):
                 self._values.move_to_end(key)
             return self._values.get(key)
 
-    def keep(self, key: K, value: V) -> V:
-        """Remember the value, and give it back."""
+    def keep(self, key: K, value: V) -> None:
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
             while len(self._values) > self._most:
                 self._values.popitem(last=False)
-        return value

@@ -86,12 +86,14 @@ class HudiTable:
     def commit(self, instant: Instant) -> CommitMetadata:
         """The metadata of a completed write."""
         path = instant_file(instant)
-        known = _commits.get((self.storage.url, path))
-        if known is not None:
-            return known
-        replacing = instant.action.when_complete is Action.REPLACE_COMMIT
-        kind = ReplaceCommitMetadata if replacing else CommitMetadata
-        return _commits.keep((self.storage.url, path), kind.from_bytes(self.read(path), path=path))
+        place = (self.storage.url, path)
+        found = _commits.get(place)
+        if found is None:
+            replacing = instant.action.when_complete is Action.REPLACE_COMMIT
+            kind = ReplaceCommitMetadata if replacing else CommitMetadata
+            found = kind.from_bytes(self.read(path), path=path)
+            _commits.keep(place, found)
+        return found
 
     def newest_commits(self) -> Iterator[tuple[Instant, CommitMetadata]]:
         """The completed writes with their metadata, newest first."""

@@ -63,8 +63,10 @@ def matching_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
     """Which of ``keys`` (distinct) the base file holds: their positions in ``keys``, each once."""
     with opened(storage, base) as file:
         bounds = key_range(file.metadata, path=base.path)
-        if bounds is not None and _none_within(keys, _ranges.keep(_place(storage, base), bounds)):
-            return pa.array([], pa.int32())
+        if bounds is not None:
+            _ranges.keep(_place(storage, base), bounds)
+            if _none_within(keys, bounds):
+                return pa.array([], pa.int32())
         held = file.read(columns=[RECORD_KEY], use_threads=False)[RECORD_KEY]
         found = pc.index_in(held.cast(pa.string()), value_set=keys)
         return pc.unique(found.drop_null()).cast(pa.int32())

@@ -66,13 +66,15 @@ def _acknowledge(descriptor: int) -> None:
 
 def _acknowledge_early() -> None:
     """From the next task on, acknowledge its first piece as soon as it comes."""
-    # Where PySpark's daemon takes the function from that serves a task: to 3.5, and from 4.0 on.
-    places = [("__main__", "worker_main"), ("pyspark.worker", "main")]
-    found = [(sys.modules[module], name) for module, name in places if hasattr(sys.modules.get(module), name)]
-    if not found:
-        return  # not a worker of a daemon's, and so one that does a single task
-    module, name = found[0]
-    serve: Callable[[Any, Any], None] = getattr(module, name)
+    # Where PySpark's daemon takes the function from that serves a task: in 3.5, and in 4.3.
+    for place, name in (("__main__", "worker_main"), ("pyspark.worker", "main")):
+        module = sys.modules.get(place)
+        if hasattr(module, name):
+            setattr(module, name, _acknowledging(getattr(module, name)))
+            return
+
+
+def _acknowledging(serve: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 
     def serve_early(incoming: Any, outgoing: Any) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -80,4 +82,4 @@ def _acknowledge_early() -> None:
             _acknowledge(incoming.fileno())
         serve(incoming, outgoing)
 
-    setattr(module, name, serve_early)
+    return serve_early

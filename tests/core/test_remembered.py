@@ -14,7 +14,8 @@ def test_the_values_used_last_are_there_and_no_more(most: int, uses: list[tuple[
     model: list[int] = []
     for key, keeps in uses:
         if keeps:
-            assert memory.keep(key, str(key)) == str(key)
+            memory.keep(key, str(key))
+            assert memory.get(key) == str(key)
         else:
             assert memory.get(key) == (str(key) if key in model else None)
         if keeps or key in model:
