@@ -1,6 +1,7 @@
-"""Time and chance: the one place that asks the machine for either.
+"""Time, chance and threads: the one place that asks the machine for any.
 
-Everything else is given a :class:`Clock` and :class:`Ids`, so that a simulated world can own both.
+Everything else is given a :class:`Clock`, :class:`Ids` and :class:`Hands`, so that a simulated world
+can own them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,12 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Clock:
@@ -38,3 +45,15 @@ class Ids:
     def number(self) -> int:
         """31 random bits: what makes an attempt's write token unique."""
         return secrets.randbits(31)
+
+
+class Hands:
+    """Several things done at once, which mostly wait for a store."""
+
+    def map(self, work: Callable[[T], R], items: Iterable[T], *, most: int) -> list[R]:
+        """What ``work`` makes of each item, in their order; the first error is raised once all have ended."""
+        everything = list(items)
+        if len(everything) < 2:
+            return [work(item) for item in everything]
+        with ThreadPoolExecutor(min(most, len(everything))) as pool:
+            return list(pool.map(work, everything))

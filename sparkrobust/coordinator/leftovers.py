@@ -1,10 +1,11 @@
-"""What a write leaves besides its files: begin markers, staged bytes, its control folder."""
+"""What writes leave besides their files: begin markers and control folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Collection, Iterator
 
-from sparkrobust.core.names import ROBUST, ControlFolder, MarkerType, marker_folder, parse_begin_marker
+from sparkrobust.core.names import ROBUST, TEMP, ControlFolder, MarkerType, marker_folder, parse_begin_marker
 from sparkrobust.storage.contract import NotFoundError, Staging, Storage
 
 _SERVER_MARKERS = "MARKERS"
@@ -35,19 +36,27 @@ def control_folders(storage: Storage) -> list[ControlFolder]:
     return [found for path in folders if (found := ControlFolder.parse(path)) is not None]
 
 
-def sweep_control_folder(storage: Storage, control: ControlFolder) -> None:
-    """Remove a write's begin markers and whatever is still staged; the write is over."""
-    if storage.staging is Staging.MULTIPART:
-        _discard_uploads(storage, control.instant)
-    storage.delete_tree(marker_folder(control.instant))
-    storage.delete_tree(control.path)
+def marked_instants(storage: Storage) -> list[str]:
+    """The instants that have a folder of begin markers."""
+    _, folders = storage.list(TEMP)
+    return [name for path in folders if (name := path.rpartition("/")[2]).isdigit()]
 
 
-def _discard_uploads(storage: Storage, instant: str) -> None:
-    for info in storage.walk(marker_folder(instant)):
-        try:
-            token = storage.read(info.path)
-        except NotFoundError:
-            continue
-        if token:
-            storage.discard(token.decode())
+def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
+    """Throw away the uploads that begin markers tell of; no store need list uploads by a prefix."""
+    if storage.staging is not Staging.MULTIPART:
+        return
+    folder = marker_folder(instant)
+    for info in list(storage.walk(folder)):
+        mark = parse_begin_marker(info.path.removeprefix(f"{folder}/"))
+        if mark is not None and mark[0] not in published:
+            with contextlib.suppress(NotFoundError):
+                token = storage.read(info.path)
+                if token:
+                    storage.discard(token.decode())
+
+
+def remove_markers(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
+    """Remove a write's begin markers, and the uploads that they tell of but for those that are published."""
+    discard_uploads(storage, instant, published)
+    storage.delete_tree(marker_folder(instant))

@@ -6,11 +6,16 @@ Rows below it would be committed, and seen by nobody.  It takes values with a sl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timezone
 
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.instant import InstantTime
 from sparkrobust.core.names import HOODIE, PARTITION_METADATA, joined
 from sparkrobust.errors import UnsafePathError
+from sparkrobust.formats.partition_metadata import PartitionMetadata
+from sparkrobust.storage.contract import AlreadyExistsError
 
 
 def folders_above(partition: str) -> Iterator[str]:
@@ -18,6 +23,43 @@ def folders_above(partition: str) -> Iterator[str]:
     while partition:
         partition = partition.rpartition("/")[0]
         yield partition
+
+
+def make_room(table: HudiTable, partitions: Collection[str], *, replacing: bool) -> list[str]:
+    """See that files may be put into these partitions; the folders that are none yet.
+
+    Parameters
+    ----------
+    replacing
+        Everything that lies in the table now goes with the commit.
+
+    Raises
+    ------
+    UnsafePathError
+        One lies in another one, where no reader would find it.
+    """
+    refuse_nested(partitions)
+    if not replacing:
+        uncover(table, partitions)
+    new = [
+        partition
+        for partition in sorted(partitions)
+        if table.storage.stat(joined(partition, PARTITION_METADATA)) is None
+    ]
+    if not replacing:
+        for partition in new:
+            refuse_to_cover(table, partition)
+    return new
+
+
+def make_partitions(table: HudiTable, new: Iterable[str], instant: InstantTime) -> None:
+    """Make these folders partitions."""
+    now = datetime.fromtimestamp(table.clock.now_ms() / 1000, timezone.utc)
+    for partition in new:
+        table.storage.make_folder(partition)
+        content = PartitionMetadata.of_partition(partition, instant).render(now)
+        with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
+            table.storage.put_if_absent(joined(partition, PARTITION_METADATA), content)
 
 
 def refuse_nested(partitions: Collection[str]) -> None:

@@ -2,65 +2,107 @@
 
 The plan comes from the begin markers; what is done, in which order, and what is written down is
 Hudi's, so that Hudi can finish a rollback that we began and we one of Hudi's.  Each step may be
-done again: deleting what is gone is fine.
+done again, by several at once, and late.  A write of ours is undone only once ABORT is decided for
+it: where COMMIT stands, whoever died in between had promised it, and it is finished instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import replace
 
+from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.forward import Ending, roll_forward, tidy_up
 from sparkrobust.coordinator.leftovers import (
     begin_markers,
     control_folders,
-    sweep_control_folder,
+    marked_instants,
+    remove_markers,
 )
-from sparkrobust.coordinator.stand_in import restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
+from sparkrobust.core.decision import Abort, Commit
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
-from sparkrobust.core.names import BaseFileName, ControlFolder, MarkerType, instant_file, marker_folder
+from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, marker_folder
 from sparkrobust.core.partition_path import problem_with
-from sparkrobust.errors import CorruptTableError, UnsupportedTableError
+from sparkrobust.errors import CorruptTableError, FencedError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
 from sparkrobust.storage.contract import AlreadyExistsError
 
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
-    """Finish pending rollbacks, roll back pending writes, sweep what ended ones left; say which."""
+    """Finish pending rollbacks, end pending writes, sweep what ended ones left.
+
+    Returns
+    -------
+    The writes that were rolled back; those whose commit was decided are finished instead.
+    """
     half_done = [i for i in table.timeline.pending if i.action is Action.ROLLBACK]
     for instant in half_done:
         _finish(table, instant)
     if half_done:
         table.reload()
     failed = [i for i in table.timeline.pending if i.action in WRITES]
-    for instant in failed:
-        roll_back(table, instant)
-    pending = {instant.time for instant in table.timeline.pending}
-    for control in control_folders(table.storage):
-        if control.instant not in pending:
-            # Its driver died between its commit and its cleaning up, or before its requested file.
-            sweep_finished_write(table, control)
-    return failed
+    undone = [instant for instant in failed if roll_back(table, instant, "its driver is gone")]
+    _sweep(table)
+    return undone
 
 
-def sweep_finished_write(table: HudiTable, control: ControlFolder) -> None:
-    """What is left to do once a write has ended; may be done again."""
-    replacing = table.timeline.find(control.instant, Action.REPLACE_COMMIT)
-    if replacing is not None and not replacing.pending:
-        retire_old_partitions(table, control, replacing)
-    sweep_control_folder(table.storage, control)
-
-
-def roll_back(table: HudiTable, failed: Instant) -> None:
-    """Undo one pending write."""
+def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
+    """End one pending write: ``False`` if its commit was decided, and so it was finished."""
     if failed.action is Action.DELTA_COMMIT:
         raise UnsupportedTableError(f"{failed} is of a merge-on-read table", instant=failed.time)
+    controls = _controls(table, failed.time)
+    if finish_decided(table, controls):
+        return False
     plan = _plan(table, failed)
     time = next_time(table.clock, table.config, table.timeline.newest_time)
     requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
     table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
-    _execute(table, requested, plan)
+    return _execute(table, requested, plan, reason)
+
+
+def _controls(table: HudiTable, time: str) -> list[Control]:
+    """The control folder of a write; none if it is a foreign one."""
+    folders = [folder for folder in control_folders(table.storage) if folder.instant == time]
+    return [Control(table, folder) for folder in folders]
+
+
+def finish_decided(table: HudiTable, controls: Iterable[Control]) -> bool:
+    """Finish the write if its commit is decided; whether it is durable now."""
+    for control in controls:
+        decided = control.decision()
+        if isinstance(decided, Commit) and roll_forward(table, control, decided) is Ending.DURABLE:
+            table.reload()
+            tidy_up(table, control, decided)
+            return True
+    return False
+
+
+def _sweep(table: HudiTable) -> None:
+    """Remove what ended writes left, whose drivers died before they had cleaned up."""
+    folders, marked = control_folders(table.storage), marked_instants(table.storage)
+    if not folders and not marked:
+        return
+    # After the listings: what is begun since then is pending by now.
+    table.reload()
+    pending = {instant.time for instant in table.timeline.pending}
+    for folder in folders:
+        if folder.instant in pending:
+            continue
+        control = Control(table, folder)
+        decided = control.decision()
+        if isinstance(decided, Commit):
+            # Finished, or rolled back by a writer of Hudi's.
+            roll_forward(table, control, decided)
+            tidy_up(table, control, decided)
+        else:
+            control.remove()
+    for instant in marked:
+        # On a store without folders a task that comes late makes its marker folder anew.
+        if instant not in pending:
+            remove_markers(table.storage, instant)
 
 
 def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
@@ -114,21 +156,31 @@ def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
     )
 
 
-def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan) -> None:
+def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: str) -> bool:
     storage, started = table.storage, table.clock.elapsed()
-    plan_path = instant_file(replace(rollback, state=State.REQUESTED))
+    failed, plan_path = plan.instant_to_rollback, instant_file(replace(rollback, state=State.REQUESTED))
     victims = [
         _relative(table, plan_path, path)
         for request in plan.rollback_requests
         for path in request.files_to_be_deleted
     ]
+    controls = _controls(table, failed.commit_time)
+    for control in controls:
+        with contextlib.suppress(FencedError):  # somebody has carried it out, and cleaned up
+            control.decide(Abort(reason=reason))
+    if finish_decided(table, controls) or _is_complete(table, failed.commit_time, Action(failed.action)):
+        # It came to an end before ABORT was put: there is nothing to roll back.
+        for state in (State.INFLIGHT, State.REQUESTED):
+            storage.delete(instant_file(replace(rollback, state=state)))
+        table.reload()
+        return False
     inflight = replace(rollback, state=State.INFLIGHT)
     with contextlib.suppress(AlreadyExistsError):  # an earlier execution of this plan came as far
         storage.put_if_absent(instant_file(inflight), b"")
-    _discard_staged(table, plan)
+    for control in controls:
+        control.revoke()
     for path in victims:
         storage.delete(path)
-    failed = plan.instant_to_rollback
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_file(_instant_of(failed, state)))
     metadata = RollbackMetadata.of_plan(
@@ -136,20 +188,22 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan) -> None:
         rollback_instant=rollback.time,
         time_taken_in_millis=int((table.clock.elapsed() - started) * 1000),
     )
-    table.reload()
-    completion = next_time(table.clock, table.config, max(table.timeline.newest_time, rollback.time))
-    done = replace(rollback, state=State.COMPLETED, completion=completion)
-    storage.put_if_absent(instant_file(done), metadata.to_bytes())
+    if not _is_complete(table, rollback.time, Action.ROLLBACK):
+        completion = next_time(table.clock, table.config, max(table.timeline.newest_time, rollback.time))
+        done = replace(rollback, state=State.COMPLETED, completion=completion)
+        storage.put_if_absent(instant_file(done), metadata.to_bytes())
+    for control in controls:
+        control.remove()
     storage.delete_tree(marker_folder(failed.commit_time))
     table.reload()
+    return True
 
 
-def _discard_staged(table: HudiTable, plan: RollbackPlan) -> None:
-    """Undo what lies in the write's control folder, before its markers go: they say where it is."""
-    for control in control_folders(table.storage):
-        if control.instant == plan.instant_to_rollback.commit_time:
-            restore_properties(table, control)
-            sweep_control_folder(table.storage, control)
+def _is_complete(table: HudiTable, time: str, action: Action) -> bool:
+    """Whether an instant has completed by now, by another driver's work."""
+    table.reload()
+    found = table.timeline.find(time, action)
+    return found is not None and not found.pending
 
 
 def _instant_of(info: InstantInfo, state: State) -> Instant:
@@ -160,4 +214,4 @@ def _finish(table: HudiTable, rollback: Instant) -> None:
     """Carry out a rollback that somebody began."""
     path = instant_file(replace(rollback, state=State.REQUESTED))
     plan = RollbackPlan.from_bytes(table.read(path), path=path)
-    _execute(table, rollback, plan)
+    _execute(table, rollback, plan, "its rollback was begun")

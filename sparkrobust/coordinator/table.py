@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -24,7 +23,7 @@ from sparkrobust.formats.plans import clustered_file_ids
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.remembered import Remembered
 from sparkrobust.storage.contract import NotFoundError, Storage
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Clock, Hands, Ids
 
 _LISTING_THREADS = 16
 _COMMITS_HELD_AGAINST_LISTING = 100
@@ -46,9 +45,16 @@ class HudiTable:
     timeline: Timeline = field(default_factory=lambda: Timeline(()))
     clock: Clock = field(default_factory=Clock)
     ids: Ids = field(default_factory=Ids)
+    hands: Hands = field(default_factory=Hands)
 
     @classmethod
-    def open(cls, storage: Storage, clock: Clock | None = None, ids: Ids | None = None) -> HudiTable:
+    def open(
+        cls,
+        storage: Storage,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        hands: Hands | None = None,
+    ) -> HudiTable:
         """The table at the storage's root, or ``TableNotFoundError``."""
         if not exists(storage):
             foreign = kind_of_foreign_table(storage)
@@ -62,6 +68,7 @@ class HudiTable:
             config=TableConfig.of(read_properties(storage, clock or Clock()), path=PROPERTIES),
             clock=clock or Clock(),
             ids=ids or Ids(),
+            hands=hands or Hands(),
         )
         table.reload()
         return table
@@ -133,16 +140,15 @@ class HudiTable:
 
     def partitions(self) -> list[str]:
         """The paths of all partitions, by the partition files that lie in them."""
-        with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-            return sorted(partition for partition, _ in self._walk_partitions(pool))
+        return sorted(partition for partition, _ in self._walk_partitions())
 
     def listing(self, partitions: Iterable[str] | None = None) -> Listing:
         """What lies in all partitions, or in some."""
-        with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-            if partitions is None:
-                return dict(self._walk_partitions(pool))
-            wanted = list(partitions)
-            return dict(zip(wanted, (files for files, _ in pool.map(self._listed, wanted)), strict=True))
+        if partitions is None:
+            return dict(self._walk_partitions())
+        wanted = list(partitions)
+        found = self.hands.map(self._listed, wanted, most=_LISTING_THREADS)
+        return dict(zip(wanted, (files for files, _ in found), strict=True))
 
     def base_files(self, partitions: Iterable[str] | None = None) -> list[BaseFile]:
         """The latest snapshot's files, of all partitions or of some."""
@@ -183,12 +189,13 @@ class HudiTable:
         files, folders = self.storage.list(folder)
         return [(info.path.rpartition("/")[2], info.size) for info in files], folders
 
-    def _walk_partitions(self, pool: ThreadPoolExecutor) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    def _walk_partitions(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Level by level: a folder with a partition file is a partition, and nothing below it is."""
         level = [""]
         while level:
             below: list[str] = []
-            for folder, (files, folders) in zip(level, pool.map(self._listed, level), strict=True):
+            listed = self.hands.map(self._listed, level, most=_LISTING_THREADS)
+            for folder, (files, folders) in zip(level, listed, strict=True):
                 if any(name.startswith(PARTITION_METADATA) for name, _ in files):
                     yield folder, files
                 else:

@@ -1,158 +1,156 @@
-"""One write on the timeline: requested, inflight, published, complete; or rolled back.
+"""One write on the timeline, from its first trace to its end, which is one decision.
 
-The order of the steps is that of ``docs/architecture.md`` ("The life of a write"): tasks only stage
-their files; the driver makes them visible, after the last task has ended, right before the commit.
-Before it completes, a write looks whether its inflight file is still there: a Hudi writer that
-shares no lock with us rolls back whatever is pending, and a commit of files that it deleted would
-be worse than a failure.
+Theory of operation (RFC-79; ``docs/architecture.md``, "How a write ends")
+-------------------------------------------------------------------------
+Tasks stage their files and put a completion marker for each slot; nothing that they do can be seen.
+The driver closes the gate, reads every marker, stages the completed instant's file, and puts the
+*decision*: one object, if absent, ``COMMIT`` with all names or ``ABORT``.  Only after ``COMMIT`` does
+anything become visible, by a driver: this one, or any that comes later and finds the decision.  Who
+wants to undo the write has to put ``ABORT`` first, and finishes the write where ``COMMIT`` stands.
+
+So a driver that dies leaves a write that the next one finishes or undoes, a driver that sleeps finds
+out what was decided meanwhile, and what a caller is told is what stands on the timeline.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Collection, Iterable, Mapping
 
 from sparkrobust.coordinator import metadata_table
-from sparkrobust.coordinator.leftovers import sweep_control_folder
-from sparkrobust.coordinator.partitions import refuse_nested, refuse_to_cover, uncover
-from sparkrobust.coordinator.rollback import roll_back, sweep_finished_write
-from sparkrobust.coordinator.stand_in import replace_properties
+from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
+from sparkrobust.coordinator.partitions import make_room
+from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
+from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
-from sparkrobust.core.names import PARTITION_METADATA, ControlFolder, instant_file, joined, marker_folder
-from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.errors import CommitUnknownError, FencedError, RobustWriteError, UnavailableError
+from sparkrobust.core.markers import CompletionMarker, Gate, Terms
+from sparkrobust.core.names import NONCE, WRITE_ID, ControlFolder, instant_file
+from sparkrobust.core.write_status import WriteStat
+from sparkrobust.core.written import StagedFile
+from sparkrobust.errors import (
+    CommitUnknownError,
+    FencedError,
+    IndeterminateInputError,
+    UnavailableError,
+)
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
-from sparkrobust.formats.partition_metadata import PartitionMetadata
-from sparkrobust.storage.contract import AlreadyExistsError, StagedFile
 
-NONCE = "sparkrobust.nonce"
-VERSION = "sparkrobust.version"
+_TRIES = 5
+_PAUSE_SECONDS = 1.0
 
-_LOOKS = 5
-_LOOK_PAUSE_SECONDS = 1.0
+
+class WrittenEarlier(Exception):
+    """A write of the same id is durable; this one was not decided, and is to be aborted."""
+
+    def __init__(self, instant: Instant) -> None:
+        super().__init__(f"{instant} has the same write id")
+        self.instant = instant
 
 
 class Transaction:
     """A write from its first trace on the timeline to its end."""
 
-    def __init__(self, table: HudiTable, action: Action) -> None:
-        self.table = table
-        self.action = action
-        time = next_time(table.clock, table.config, table.timeline.newest_time)
-        self.control = ControlFolder(instant=time, nonce=table.ids.nonce())
-        self.completion: InstantTime | None = None
+    def __init__(self, table: HudiTable, terms: Terms, folder: ControlFolder | None = None) -> None:
+        if folder is None:
+            time = next_time(table.clock, table.config, table.timeline.newest_time)
+            folder = ControlFolder(instant=time, nonce=table.ids.nonce())
+        self.table, self.terms, self.folder = table, terms, folder
+        self._control = Control(table, folder)
+        self._decided: Commit | None = None
+        self._first_hand = False
         self._begun = False
-        self._published: list[str] = []
+        self.done: Instant | None = None
+        """The completed instant, once the write is durable."""
+
+    @classmethod
+    def of_another(cls, table: HudiTable, folder: ControlFolder, terms: Terms) -> Transaction:
+        """A write that another driver has begun, to be ended by this one."""
+        transaction = cls(table, terms, folder)
+        transaction._begun = True
+        return transaction
 
     @property
     def time(self) -> InstantTime:
-        return self.control.instant
-
-    def _instant(self, state: State) -> Instant:
-        return Instant(time=self.time, action=self.action, state=state, completion=self.completion)
+        return self.folder.instant
 
     def _file(self, state: State) -> str:
-        return instant_file(self._instant(state))
+        return instant_file(Instant(time=self.time, action=self.terms.action, state=state))
 
-    # -- the steps -------------------------------------------------------------------------------
+    # -- the steps ---------------------------------------------------------------------------------------
 
-    def begin(self, requested: bytes = b"", inflight: bytes = b"") -> None:
-        """Make the places that tasks write to, then the requested and the inflight file."""
-        storage = self.table.storage
-        storage.make_staging(self.control.staging)
-        storage.make_folder(marker_folder(self.time))
-        self._begun = True
-        storage.put_if_absent(self.control.gate, self.control.nonce.encode())
-        storage.put_if_absent(self._file(State.REQUESTED), requested)
-        storage.put_if_absent(self._file(State.INFLIGHT), inflight)
-
-    def publish(self, files: Sequence[StagedFile], stats: Sequence[WriteStat]) -> None:
-        """Make the staged files visible: first what makes a folder a partition, then the files."""
-        storage = self.table.storage
-        now = datetime.fromtimestamp(self.table.clock.now_ms() / 1000, timezone.utc)
-        written = {stat.partition_path or "" for stat in stats}
-        refuse_nested(written)
-        replacing = self.action is Action.REPLACE_COMMIT
-        if not replacing:
-            uncover(self.table, written)
-        for partition in sorted(written):
-            marker = joined(partition, PARTITION_METADATA)
-            if storage.stat(marker) is None:
-                if not replacing:
-                    refuse_to_cover(self.table, partition)
-                storage.make_folder(partition)
-                content = PartitionMetadata.of_partition(partition, self.time).render(now)
-                with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
-                    storage.put_if_absent(marker, content)
-        self._published = [file.final_path for file in files]
-        storage.publish_all(files)
-
-    def complete(
-        self,
-        operation: OperationType,
-        stats: Sequence[WriteStat],
-        schema: str,
-        *,
-        replaced: Mapping[str, Sequence[str]] | None = None,
-        extra: Mapping[str, str] | None = None,
-        new_properties: Mapping[str, str] | None = None,
-        may_drop_metadata_table: bool = False,
-    ) -> None:
-        """Write the completed file: from here on the write is durable.
+    def begin(self, *, slots: int | None, requested: bytes = b"", inflight: bytes = b"") -> None:
+        """Open the gate, then put the requested and the inflight file.
 
         Parameters
         ----------
-        replaced
-            The file groups that this write takes out of the table, by partition.
-        new_properties
-            What the table is from now on, where the write puts a new table in place of the old one.
+        slots
+            How many there will be, where the driver knows.
+        """
+        self._begun = True
+        self._control.open_gate(Gate(terms=self.terms, slots=slots))
+        self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
+        self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
+
+    def finalize(self, slots: int) -> list[CompletionMarker]:
+        """Close the gate, and read what every slot came to; no attempt writes from here on.
+
+        Raises
+        ------
+        IndeterminateInputError
+            A slot was not done, though the stage has ended: it got no rows.
+        """
+        self._control.close_gate(Gate(terms=self.terms, slots=slots))
+        found = self._control.completions(range(slots))
+        missing = slots - len(found)
+        if missing:
+            raise IndeterminateInputError(
+                f"the rows of {missing} file groups did not come the way that was planned: "
+                "the input gave other rows when it was read again",
+                hint="write rows that a second reading gives again: cache them, or store them first",
+            )
+        markers = list(found.values())
+        self._control.verify_staged(file for marker in markers for file in marker.files)
+        return markers
+
+    def commit(self, markers: Iterable[CompletionMarker]) -> None:
+        """Decide that the write becomes part of the table, and make it so.
+
+        Raises
+        ------
+        CommitUnknownError
+            It is or will be part of the table, or nobody can tell; nothing may be undone.
+        WrittenEarlier
+            Another run of the same job has committed it.
+        RobustWriteError
+            Any other: it was not decided, and can be aborted.
         """
         table = self.table
+        files = [file for marker in markers for file in marker.files]
         table.reload()
         self._refuse_if_given_up()
+        self._refuse_if_written()
         table.reload_config()
-        metadata_table.refuse_or_allow(table, may_drop=may_drop_metadata_table)
+        metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
-        if new_properties is not None:
-            replace_properties(table, self.control, new_properties)
-        content = self._metadata(operation, stats, schema, replaced, extra or {}).to_bytes()
-        self.completion = next_time(table.clock, table.config, max(table.timeline.newest_time, self.time))
-        path = self._file(State.COMPLETED)
-        try:
-            table.storage.put_if_absent(path, content)
-        except (UnavailableError, AlreadyExistsError) as error:
-            self._look_after(error, path, content)
-        table.timeline = table.timeline.having(self._instant(State.COMPLETED))
-
-    def _metadata(
-        self,
-        operation: OperationType,
-        stats: Sequence[WriteStat],
-        schema: str,
-        replaced: Mapping[str, Sequence[str]] | None,
-        extra: Mapping[str, str],
-    ) -> CommitMetadata:
-        by_partition: dict[str, tuple[WriteStat, ...]] = {}
-        for stat in sorted(stats, key=lambda s: s.path or ""):
-            partition = stat.partition_path or ""
-            by_partition[partition] = (*by_partition.get(partition, ()), stat)
-        extra_metadata = {"schema": schema, NONCE: self.control.nonce, **extra}
-        if self.action is Action.REPLACE_COMMIT:
-            return ReplaceCommitMetadata(
-                partition_to_write_stats=by_partition,
-                extra_metadata=extra_metadata,
-                operation_type=operation,
-                partition_to_replace_file_ids={p: tuple(ids) for p, ids in (replaced or {}).items()},
-            )
-        return CommitMetadata(
-            partition_to_write_stats=by_partition, extra_metadata=extra_metadata, operation_type=operation
+        partitions = {file.stat.partition_path or "" for file in files}
+        new = make_room(table, partitions, replacing=self.terms.replaces_table)
+        completion = next_time(table.clock, table.config, max(table.timeline.newest_time, self.time))
+        wanted = Commit(
+            action=self.terms.action,
+            completion=completion,
+            commit_file=self._stage_commit(completion, [file.stat for file in files]),
+            files=tuple(file.staged for file in files),
+            new_partitions=tuple(new),
+            properties=self._new_properties(),
         )
+        self._decide(wanted)
+        self._finish()
 
     def _refuse_if_given_up(self) -> None:
-        mine = self.table.timeline.find(self.time, self.action)
+        mine = self.table.timeline.find(self.time, self.terms.action)
         if mine is None or mine.state is not State.INFLIGHT:
             raise FencedError(
                 f"the write {self.time} was rolled back by another writer while it ran; it committed nothing",
@@ -161,44 +159,166 @@ class Transaction:
                 hint="run one writer at a time, or give both the same lock provider",
             )
 
-    def _look_after(self, error: RobustWriteError, path: str, content: bytes) -> None:
-        """The answer to the commit was unclear: find out by looking."""
-        for attempt in range(_LOOKS):
-            try:
-                found = self.table.storage.stat(path)
-                if found is not None and self.table.storage.read(path) == content:
-                    return
-                break
-            except UnavailableError:
-                if attempt < _LOOKS - 1:
-                    self.table.clock.sleep(_LOOK_PAUSE_SECONDS)
-        else:
-            raise CommitUnknownError(
-                f"whether the write {self.time} is durable could not be found out: {error}",
-                instant=self.time,
-                path=path,
-                outcome="Unknown",
-                hint=f"it is if {path} exists; else the next write rolls it back",
-            ) from error
-        raise error
+    def _refuse_if_written(self) -> None:
+        """Another run of the same job may have been faster than this one."""
+        name = self.terms.extra.get(WRITE_ID)
+        found = None if name is None else find_write(self.table, name, since=self.time)
+        if found is not None:
+            raise WrittenEarlier(found)
 
-    # -- the end ---------------------------------------------------------------------------------
+    def _new_properties(self) -> NewProperties | None:
+        after = self.terms.new_properties
+        return None if after is None else NewProperties(before=self.table.config.values, after=after)
+
+    def _stage_commit(self, completion: InstantTime, stats: Collection[WriteStat]) -> StagedFile:
+        done = Instant(time=self.time, action=self.terms.action, state=State.COMPLETED, completion=completion)
+        name = self.folder.staged_commit(self.table.ids.nonce())
+        with self.table.storage.stage(self.folder.path, name, instant_file(done)) as writer:
+            writer.write(self._metadata(stats).to_bytes())
+            return writer.finish()
+
+    def _metadata(self, stats: Collection[WriteStat]) -> CommitMetadata:
+        by_partition: dict[str, tuple[WriteStat, ...]] = {}
+        for stat in sorted(stats, key=lambda s: s.path or ""):
+            partition = stat.partition_path or ""
+            by_partition[partition] = (*by_partition.get(partition, ()), stat)
+        extra = {"schema": self.terms.schema, NONCE: self.folder.nonce, **self.terms.extra}
+        if self.terms.action is Action.REPLACE_COMMIT:
+            return ReplaceCommitMetadata(
+                partition_to_write_stats=by_partition,
+                extra_metadata=extra,
+                operation_type=self.terms.operation,
+                partition_to_replace_file_ids=self._replaced(),
+            )
+        return CommitMetadata(
+            partition_to_write_stats=by_partition, extra_metadata=extra, operation_type=self.terms.operation
+        )
+
+    def _replaced(self) -> Mapping[str, tuple[str, ...]]:
+        """The file groups that this write takes out of the table, by partition."""
+        found: dict[str, tuple[str, ...]] = {}
+        if self.terms.replaces_table:
+            for base in self.table.base_files():
+                found[base.partition] = (*found.get(base.partition, ()), base.file_id)
+        return found
+
+    def _decide(self, wanted: Commit) -> None:
+        try:
+            decided = self._control.decide(wanted)
+        except UnavailableError as error:
+            raise self._unknown(f"whether it was decided could not be found out: {error}") from error
+        if decided != wanted:
+            # What else stands is certain, so nobody will ever publish this one.
+            self.table.storage.discard(wanted.commit_file.token)
+        if isinstance(decided, Abort):
+            raise FencedError(
+                f"the write {self.time} was given up by another writer: {decided.reason}",
+                instant=self.time,
+                path=self.table.storage.url,
+                hint="run one writer at a time, or give both the same lock provider",
+            )
+        self._decided = decided
+        self._first_hand = decided == wanted
+
+    def _finish(self) -> None:
+        try:
+            ending = self._rolled_forward()
+            inflight = self.table.storage.stat(self._file(State.INFLIGHT))
+        except Exception as error:  # whatever it is: nothing may be undone any more
+            raise self._unknown(f"it is decided, and not finished: {error}") from error
+        if ending is Ending.GIVEN_UP:
+            raise FencedError(
+                f"the write {self.time} was rolled back by another writer while it was published",
+                instant=self.time,
+                path=self.table.storage.url,
+                hint="give all writers the same lock provider",
+            )
+        if ending is Ending.OUT_OF_SIGHT:
+            raise self._unknown("it is older than the active timeline by now")
+        if inflight is None:
+            raise self._unknown(
+                "another writer, which shares no lock with this one, rolled it back meanwhile"
+            )
+        assert self._decided is not None
+        done = self.table.timeline.find(self.time, self.terms.action)
+        if done is None or done.pending:
+            done = self._decided.instant(self.folder)
+            self.table.timeline = self.table.timeline.having(done)
+        self.done = done
+
+    def _rolled_forward(self) -> Ending:
+        assert self._decided is not None
+        for _ in range(_TRIES - 1):
+            try:
+                return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+            except UnavailableError:
+                self.table.clock.sleep(_PAUSE_SECONDS)
+        return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+
+    def _unknown(self, why: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"the outcome of the write {self.time} is not known: {why}",
+            instant=self.time,
+            path=self.table.storage.url,
+            outcome="Unknown",
+            hint=f"it is durable if the timeline has a completed {self.time}; "
+            "else the next write finishes it, if that is decided, or rolls it back",
+        )
+
+    # -- the end -----------------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
         """After the commit: begin markers, what lost attempts have staged, partitions of a replaced table."""
-        sweep_finished_write(self.table, self.control)
+        assert self._decided is not None
+        tidy_up(self.table, self._control, self._decided)
 
-    def abort(self) -> None:
-        """Undo everything; the table is as it was before.  Safe at any point before the commit."""
+    def abort(self, reason: str) -> bool:
+        """Undo everything; the table is as it was before.  Safe at any point.
+
+        What can't be undone now, since the store is away, the next write undoes.
+
+        Returns
+        -------
+        ``False`` if another driver has committed the write meanwhile: then it is ``done``, and stays so.
+
+        Raises
+        ------
+        CommitUnknownError
+            Another driver may commit it yet, or has; nobody can tell.
+        """
         if not self._begun:
-            return
-        self.table.reload()
-        mine = self.table.timeline.find(self.time, self.action)
-        if mine is not None and mine.pending:
-            roll_back(self.table, mine)
-        else:
+            return True
+        try:
+            return self._aborted(reason)
+        except UnavailableError as error:
+            raise self._unknown(f"it could not be given up: {error}") from error
+
+    def _aborted(self, reason: str) -> bool:
+        decided = None
+        with contextlib.suppress(FencedError):  # the folder is gone: the write has ended
+            decided = self._control.decide(Abort(reason=reason))
+        if isinstance(decided, Commit):
+            roll_forward(self.table, self._control, decided)
+        ending = look(self.table, self.folder, self.terms.action)
+        if ending is Ending.OUT_OF_SIGHT:
+            raise self._unknown("it is older than the active timeline by now")
+        mine = self.table.timeline.find(self.time, self.terms.action)
+        if ending is Ending.DURABLE:
+            self.done = mine
+            return False
+        with contextlib.suppress(UnavailableError):
             if mine is None:
-                # Another writer rolled it back while it published: it could not know of these.
-                for path in self._published:
-                    self.table.storage.delete(path)
-            sweep_control_folder(self.table.storage, self.control)
+                self._control.remove()
+            else:
+                roll_back(self.table, mine, reason)
+        return True
+
+
+def find_write(table: HudiTable, write_id: str, *, since: str = "") -> Instant | None:
+    """The completed write of this id, if the active timeline has one that completed after ``since``."""
+    for instant in reversed(table.timeline.completed_writes):
+        if instant.completion is not None and instant.completion < since:
+            continue
+        if table.commit(instant).extra_metadata.get(WRITE_ID) == write_id:
+            return instant
+    return None

@@ -34,6 +34,11 @@ META_COLUMNS = (
 COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
 IS_DELETED = "_hoodie_is_deleted"
 
+NONCE = "sparkrobust.nonce"
+WRITE_ID = "sparkrobust.write.id"
+VERSION = "sparkrobust.version"
+"""Of ours in the extra metadata of a commit."""
+
 NAMES_REMEMBERED = 1 << 15
 """The names of a table's files are parsed again at each look at it, and few of them are new."""
 
@@ -158,8 +163,41 @@ class ControlFolder:
         return f"{ROBUST}/{self.instant}-{self.nonce}"
 
     @property
+    def gate(self) -> str:
+        """There as long as the write's tasks may stage files, with what the write is going to be."""
+        return f"{self.path}/gate"
+
+    @property
     def staging(self) -> str:
+        """Where tasks write, on a store with folders."""
         return f"{self.path}/staging"
+
+    @property
+    def sealed(self) -> str:
+        """What ``staging`` becomes when the gate is closed."""
+        return f"{self.path}/sealed"
+
+    @property
+    def completions(self) -> str:
+        return f"{self.path}/cm"
+
+    def completion(self, slot: int) -> str:
+        """The completion marker of a slot."""
+        return f"{self.completions}/{slot}"
+
+    @property
+    def finalize(self) -> str:
+        """Put when the gate is closed: what the gate said, and how many slots there are."""
+        return f"{self.path}/finalize"
+
+    @property
+    def decision(self) -> str:
+        """Put once: whether the write is to be committed, and as what."""
+        return f"{self.path}/decision"
+
+    def staged_commit(self, token: str) -> str:
+        """The name of a commit file that waits in the folder to be published."""
+        return f"commit-{token}"
 
     @property
     def rows_folder(self) -> str:
@@ -168,8 +206,3 @@ class ControlFolder:
     def rows(self, task: int) -> str:
         """The rows that the driver has for a task."""
         return f"{self.rows_folder}/{task}"
-
-    @property
-    def gate(self) -> str:
-        """There, with the nonce as its content, as long as the write's tasks may stage files."""
-        return f"{self.path}/gate"

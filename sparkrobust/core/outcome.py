@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
+
+from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 
 
 class CommitOutcome(Enum):
@@ -33,10 +36,35 @@ class WriteResult:
     files_rewritten: int = 0
     partitions: int = 0
     bytes_written: int = 0
+    slots: int = 0
+    """Units of the write that completed as a whole."""
+    attempts_reused: int = 0
+    """Attempts that found their slot done, and wrote nothing."""
+    files_discarded: int = 0
+    """Files of attempts that others were faster than; no reader ever saw one."""
     rolled_back: tuple[str, ...] = ()
     """Instants of earlier writes that had failed, and were rolled back first."""
+    earlier: bool = False
+    """An earlier run had written it under the same write id; this one wrote nothing."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By step."""
+
+    @classmethod
+    def of_stats(cls, stats: Collection[WriteStat], *, path: str, operation: str, **more: Any) -> WriteResult:
+        """The result of a write that came to these files."""
+        created = sum(1 for stat in stats if stat.prev_commit == NEW_FILE_GROUP)
+        return cls(
+            path=path,
+            operation=operation,
+            inserted=sum(stat.num_inserts for stat in stats),
+            updated=sum(stat.num_update_writes for stat in stats),
+            deleted=sum(stat.num_deletes for stat in stats),
+            files_created=created,
+            files_rewritten=len(stats) - created,
+            partitions=len({stat.partition_path for stat in stats}),
+            bytes_written=sum(stat.file_size_in_bytes for stat in stats),
+            **more,
+        )
 
     @property
     def total_seconds(self) -> float:
@@ -45,7 +73,11 @@ class WriteResult:
     def __str__(self) -> str:
         if self.instant is None:
             return f"{self.operation} into {self.path}: ignored, there is a table"
+        if self.earlier:
+            return f"{self.operation} into {self.path}: an earlier run has committed it as {self.instant}"
         undone = f", {len(self.rolled_back)} failed writes rolled back" if self.rolled_back else ""
+        if self.attempts_reused or self.files_discarded:
+            undone += f", {self.attempts_reused} attempts reused, {self.files_discarded} files discarded"
         return (
             f"{self.operation} into {self.path}: committed as {self.instant}; rows {self.inserted} inserted, "
             f"{self.updated} updated, {self.deleted} deleted; files {self.files_created} new, "
@@ -59,6 +91,10 @@ class WriteResult:
             ("rows inserted / updated / deleted", f"{self.inserted} / {self.updated} / {self.deleted}"),
             ("files new / rewritten", f"{self.files_created} / {self.files_rewritten}"),
             ("bytes", self.bytes_written),
+            (
+                "slots / attempts reused / files discarded",
+                f"{self.slots} / {self.attempts_reused} / {self.files_discarded}",
+            ),
             *((f"seconds: {step}", f"{took:.3f}") for step, took in self.seconds.items()),
         ]
         cells = "".join(

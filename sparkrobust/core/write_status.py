@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, NoReturn
 
+from sparkrobust.core import strict_json
 from sparkrobust.errors import CorruptTableError
 
 NEW_FILE_GROUP = "null"
@@ -149,23 +150,12 @@ class WriteStat:
         if len(text) > MAX_JSON_BYTES:
             _wrong(path, f"at most {MAX_JSON_BYTES} bytes", f"{len(text)} bytes")
         try:
-            plain = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-        except (ValueError, RecursionError) as error:
+            plain = strict_json.loads(text)
+        except ValueError as error:
             raise CorruptTableError(
                 f"{_called(path)}: expected the JSON of a write status ({str(error)[:100]})", path=path
             ) from error
         return cls.from_plain(plain, path=path)
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constants(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _called(path: str | None) -> str:

@@ -7,18 +7,16 @@ keeps a file open for each, within limits of memory and of open files.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from sparkrobust.core.file_ids import Slot, prefix_of
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.handles.files import GrowingFiles
-from sparkrobust.handles.plan import PATH, Attempt, SlotResult, WritePlan
+from sparkrobust.handles.plan import PATH, Attempt, WritePlan
 from sparkrobust.handles.rows import check_keys, check_ordering, check_path, split, stamped
-from sparkrobust.handles.spool import in_chunks
 
-_CHUNK_ROWS = 64 * 1024
 _MOST_WAITING_BYTES = 256 << 20
 _MOST_OPEN_FILES = 128
 _FINISHING_THREADS = 4
@@ -53,22 +51,21 @@ class _Partitions:
         for files in opened[: max(0, len(opened) - _MOST_OPEN_FILES)]:
             files.end_file()
 
-    def finish(self) -> SlotResult:
+    def finish(self) -> list[WrittenFile]:
         # Much of it is waiting for the store: what one file waits, another one writes.
-        with ThreadPoolExecutor(_FINISHING_THREADS) as pool:
-            written = list(pool.map(GrowingFiles.finish, self._files.values()))
-        return SlotResult(slot=self._attempt.task, files=[file for files in written for file in files])
+        written = self._attempt.hands.map(GrowingFiles.finish, self._files.values(), most=_FINISHING_THREADS)
+        return [file for files in written for file in files]
 
     def discard(self) -> None:
         for files in self._files.values():
             files.discard()
 
 
-def bulk(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> SlotResult:
+def bulk(plan: WritePlan, attempt: Attempt, tables: Iterable[pa.Table]) -> list[WrittenFile]:
     """Write every row of a Spark partition."""
     partitions = _Partitions(plan, attempt)
     try:
-        for table in in_chunks(batches, _CHUNK_ROWS):
+        for table in tables:
             check_keys(table)
             check_ordering(table, plan.rules.ordering)
             for path, rows in split(table, PATH):

@@ -25,8 +25,9 @@ from sparkrobust.core.names import (
     marker_folder,
 )
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.formats.parquet import BaseFileWriter, WriteSettings
-from sparkrobust.handles.plan import Attempt, WritePlan, WrittenFile
+from sparkrobust.handles.plan import Attempt, WritePlan
 from sparkrobust.handles.rows import LEADING, bytes_of, constant
 from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
 
@@ -67,22 +68,8 @@ class DataFile:
         self._waiting: list[pa.Table] = []
         self.waiting_bytes = 0
         self._schema = _on_disk(plan.schema)
-        self._sink = self._begin(kind)
+        self._sink = begin_file(plan, self.path, kind)
         self._opened: BaseFileWriter | None = None
-
-    def _begin(self, kind: MarkerType) -> StagedWriter:
-        storage, instant = self._plan.storage, self._plan.control.instant
-        marker = begin_marker(instant, self.path, kind)
-        folder = marker.rpartition("/")[0]
-        storage.make_folder(folder, under=marker_folder(instant))
-        staged_name = f"{self.name}.{self._plan.control.nonce}"
-        if storage.staging is Staging.MULTIPART:
-            # The upload first: its id, in the marker, is how a sweep finds it.
-            sink = storage.stage(self._plan.control.staging, staged_name, self.path)
-            _mark(self._plan, marker, sink.token.encode())
-            return sink
-        _mark(self._plan, marker, b"")
-        return storage.stage(self._plan.control.staging, staged_name, self.path)
 
     @property
     def size(self) -> int:
@@ -154,6 +141,21 @@ class DataFile:
         if self._opened is not None:
             self._opened.abandon()
         self._sink.discard()
+
+
+def begin_file(plan: WritePlan, path: str, kind: MarkerType) -> StagedWriter:
+    """Mark a data file that is going to be, and open it where nobody looks."""
+    storage, instant = plan.storage, plan.control.instant
+    marker = begin_marker(instant, path, kind)
+    storage.make_folder(marker.rpartition("/")[0], under=marker_folder(instant))
+    staged_name = f"{path.rpartition('/')[2]}.{plan.control.nonce}"
+    if storage.staging is Staging.MULTIPART:
+        # The upload first: its id, in the marker, is how a sweep finds it.
+        sink = storage.stage(plan.control.staging, staged_name, path)
+        _mark(plan, marker, sink.token.encode())
+        return sink
+    _mark(plan, marker, b"")
+    return storage.stage(plan.control.staging, staged_name, path)
 
 
 def _repeating(table: pa.Table, schema: pa.Schema) -> list[str]:

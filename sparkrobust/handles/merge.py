@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.names import RECORD_KEY, MarkerType
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.handles.base_file import rows_of
 from sparkrobust.handles.files import DataFile
-from sparkrobust.handles.plan import KEY, Attempt, SlotResult, WritePlan
+from sparkrobust.handles.plan import KEY, Attempt, WritePlan
 from sparkrobust.handles.rows import (
     check_keys,
     deleted,
@@ -93,7 +94,7 @@ class _Counts:
         self.updates = self.deletes = self.inserts = 0
 
 
-def merge(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Table]) -> SlotResult:
+def merge(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Table]) -> list[WrittenFile]:
     """Write the next version of the slot's file group."""
     assert slot.base is not None
     with Spool() as spool:
@@ -119,7 +120,7 @@ def merge(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Tab
         except BaseException:
             file.discard()
             raise
-        return SlotResult(slot=slot.index, files=[written])
+        return [written]
 
 
 def _merged(stored: pa.Table, incoming: _Incoming, counts: _Counts) -> pa.Table:

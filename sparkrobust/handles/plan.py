@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.core.names import ControlFolder
-from sparkrobust.core.write_status import WriteStat
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import InternalError
-from sparkrobust.storage.contract import StagedFile, Storage
-from sparkrobust.world import Ids
+from sparkrobust.storage.contract import Storage
+from sparkrobust.world import Hands, Ids
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 # The columns that the pipeline adds to the user's rows on their way to a handle.
 KEY = "__sr_key"
@@ -23,6 +23,8 @@ PATH = "__sr_path"
 SLOT = "__sr_slot"
 TARGET = "__sr_target"
 SEQUENCE = "__sr_sequence"
+FINGERPRINT = "__sr_fingerprint"
+"""A hash of the row's key, where a second reading of the input may give other rows."""
 RESERVED_PREFIX = "__sr_"
 
 
@@ -78,6 +80,8 @@ class WritePlan:
     """The task of each slot."""
     seed: str = ""
     """From which a bulk insert's tasks derive their file ids."""
+    reuse: bool = True
+    """A task that comes after the write was finalized serves what was written; else it fails."""
     version: int = PLAN_VERSION
 
 
@@ -88,6 +92,7 @@ class Attempt:
     task: int
     token: str
     """The write token in the names of all files that it writes."""
+    hands: Hands = field(default_factory=Hands)
 
     @classmethod
     def of(cls, task: int, *, stage: int, ids: Ids) -> Attempt:
@@ -96,56 +101,48 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrittenFile:
-    """A data file that a task staged."""
-
-    stat: WriteStat
-    staged: StagedFile
-
-
-@dataclass(frozen=True, kw_only=True)
 class SlotResult:
-    """What became of one slot: its files, or what was wrong with its rows."""
+    """What became of one slot, as a task tells it: a hint, since what counts are the markers."""
 
     slot: int
-    files: Sequence[WrittenFile] = ()
+    marker: CompletionMarker | None = None
+    reused: bool = False
+    """The marker was there before this attempt wrote anything."""
+    discarded: int = 0
+    """Files that this attempt wrote, and threw away since another one was faster."""
     problem: tuple[str, str, str | None] | None = None
     """(error class, message, path) of a failure that no retry can mend."""
+
+    @property
+    def files(self) -> tuple[WrittenFile, ...]:
+        """What the slot came to."""
+        return self.marker.files if self.marker else ()
 
     def to_json(self) -> str:
         return json.dumps(
             {
                 "version": PLAN_VERSION,
                 "slot": self.slot,
+                "marker": self.marker and self.marker.to_plain(),
+                "reused": self.reused,
+                "discarded": self.discarded,
                 "problem": self.problem,
-                "files": [
-                    {
-                        "stat": file.stat.to_plain(),
-                        "final": file.staged.final_path,
-                        "token": file.staged.token,
-                        "size": file.staged.size,
-                    }
-                    for file in self.files
-                ],
             }
         )
 
     @classmethod
-    def from_json(cls, text: str) -> SlotResult:
+    def from_json(cls, text: str, control: ControlFolder) -> SlotResult:
         plain = json.loads(text)
         if plain["version"] != PLAN_VERSION:
             raise InternalError(
                 f"a task answered in version {plain['version']}, this driver speaks {PLAN_VERSION}",
                 hint="executors and driver must have the same sparkrobust",
             )
+        slot, marker = plain["slot"], plain["marker"]
         return cls(
-            slot=plain["slot"],
+            slot=slot,
+            marker=CompletionMarker.from_plain(marker, control, slot) if marker else None,
+            reused=plain["reused"],
+            discarded=plain["discarded"],
             problem=tuple(plain["problem"]) if plain["problem"] else None,
-            files=[
-                WrittenFile(
-                    stat=WriteStat.from_plain(file["stat"]),
-                    staged=StagedFile(final_path=file["final"], token=file["token"], size=file["size"]),
-                )
-                for file in plain["files"]
-            ],
         )

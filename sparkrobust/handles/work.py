@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
-from sparkrobust.errors import CorruptTableError, FencedError, InvalidInputError, RobustWriteError
+from sparkrobust.core.written import WrittenFile
+from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
+from sparkrobust.handles.attempt import SlotAttempt, Write, is_open
 from sparkrobust.handles.bulk import bulk
 from sparkrobust.handles.create import create
 from sparkrobust.handles.merge import merge
 from sparkrobust.handles.plan import SLOT, Attempt, SlotResult, WritePlan
 from sparkrobust.handles.rows import newest_of_each_key
 from sparkrobust.handles.spool import Spool, in_chunks
-from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
+from sparkrobust.storage.contract import PermissionDeniedError, StorageFullError
 
 _CHUNK_ROWS = 64 * 1024
 _SLOT_THREADS = 2
@@ -38,18 +40,26 @@ def run(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) ->
     FencedError
         The write is over: it was committed, or given up.
     """
-    _look_at_gate(plan)
-    if not plan.slots:
-        yield _told(attempt.task, lambda: bulk(plan, attempt, batches))
-        return
+    look = is_open(plan)
+
+    def one_slot(index: int, tables: Iterable[pa.Table], write: Write) -> SlotResult:
+        slot = SlotAttempt(plan=plan, attempt=attempt, slot=index, open_gate=look)
+        try:
+            return slot.run(tables, write)
+        except _FINAL as error:
+            return SlotResult(slot=index, problem=(type(error).__name__, str(error), error.path))
+
     tables = in_chunks(batches, _CHUNK_ROWS)
+    if not plan.slots:
+        yield one_slot(attempt.task, tables, lambda rows: bulk(plan, attempt, rows))
+        return
     first = next(tables, None)
     if first is None:
         return
-    tables = _led_by(first, tables)
+    tables = chain([first], tables)
     one = first[SLOT][0].as_py()
     if plan.tasks.count(plan.tasks[one]) == 1:
-        yield _told(one, lambda: _slot(plan, attempt, plan.slots[one], tables))
+        yield one_slot(one, tables, lambda rows: _slot(plan, attempt, plan.slots[one], rows))
         return
     with Spool() as spool:
         for table in tables:
@@ -57,30 +67,16 @@ def run(plan: WritePlan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) ->
         whole = spool.table()
         assert whole is not None
 
-        def one_slot(index: int) -> SlotResult:
+        def one_of_many(index: int) -> SlotResult:
             rows = whole.filter(pc.equal(whole[SLOT], index))
-            return _told(index, lambda: _slot(plan, attempt, plan.slots[index], [rows]))
+            return one_slot(index, [rows], lambda rows: _slot(plan, attempt, plan.slots[index], rows))
 
         # They are small, and much of each is waiting for the store.
-        with ThreadPoolExecutor(_SLOT_THREADS) as pool:
-            yield from pool.map(one_slot, sorted(pc.unique(whole[SLOT]).to_pylist()))
+        slots = sorted(pc.unique(whole[SLOT]).to_pylist())
+        yield from attempt.hands.map(one_of_many, slots, most=_SLOT_THREADS)
 
 
-def _look_at_gate(plan: WritePlan) -> None:
-    """The gate is open if it is there with our nonce; anything else means closed."""
-    try:
-        nonce = plan.storage.read(plan.control.gate).decode(errors="replace")
-    except NotFoundError:
-        nonce = ""
-    if nonce != plan.control.nonce:
-        raise FencedError(
-            f"the write {plan.control.instant} is over; this task came late and wrote nothing",
-            instant=plan.control.instant,
-            path=plan.storage.url,
-        )
-
-
-def _slot(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Table]) -> SlotResult:
+def _slot(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Table]) -> list[WrittenFile]:
     tables = _of_slot(slot, tables)
     if slot.base is not None:
         return merge(plan, attempt, slot, tables)
@@ -108,15 +104,3 @@ def _of_slot(slot: Slot, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if pc.any(pc.not_equal(table[SLOT], slot.index)).as_py():
             raise AssertionError(f"rows of other slots came to the task of slot {slot.index}")
         yield table
-
-
-def _led_by(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from others
-
-
-def _told(slot: int, work: Callable[[], SlotResult]) -> SlotResult:
-    try:
-        return work()
-    except _FINAL as error:
-        return SlotResult(slot=slot, problem=(type(error).__name__, str(error), error.path))

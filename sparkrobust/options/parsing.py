@@ -50,6 +50,8 @@ class WriteOptions:
     reconcile_schema: bool = False
     allow_column_drop: bool = False
     driver_bytes: int = 4 << 20
+    on_finalized: v.OnFinalized = v.OnFinalized.REUSE
+    write_id: str | None = None
     commit_metadata_prefix: str = "_"
 
     max_file_size: int = 120 << 20

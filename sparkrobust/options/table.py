@@ -250,6 +250,22 @@ WRITE_OPTIONS = (
         "tasks would take longer; 0: never",
     ),
     Option(
+        key="hoodie.write.robust.on.finalized",
+        field="on_finalized",
+        kind=Kind.WORD,
+        words=v.OnFinalized,
+        default=v.OnFinalized.REUSE,
+        doc="a task that Spark runs again after its write was finalized writes nothing in either case: "
+        "it serves what was written, or fails",
+    ),
+    Option(
+        key="hoodie.write.robust.write.id",
+        field="write_id",
+        kind=Kind.TEXT,
+        doc="a name of this write, for a job that may run again: if a write of this name is durable, its "
+        "result is returned and nothing written; what a dead driver of it left is committed if all was there",
+    ),
+    Option(
         key=f"{_W}commitmeta.key.prefix",
         field="commit_metadata_prefix",
         kind=Kind.TEXT,

@@ -88,6 +88,13 @@ class TimelineZone(Enum):
     LOCAL = "LOCAL"
 
 
+class OnFinalized(Enum):
+    """What a task does that runs after its write was finalized."""
+
+    REUSE = "reuse"
+    FAIL = "fail"
+
+
 class UnknownOptions(Enum):
     """What happens on a ``hoodie.*`` key that nobody knows."""
 

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from sparkrobust import __version__, errors
-from sparkrobust.coordinator.transaction import VERSION, Transaction
+from sparkrobust.coordinator.recovery import result_of
+from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
+from sparkrobust.core.markers import CompletionMarker, Terms
+from sparkrobust.core.names import VERSION, WRITE_ID
 from sparkrobust.core.outcome import WriteResult
-from sparkrobust.core.view import BaseFile
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
-from sparkrobust.errors import IndeterminateInputError
+from sparkrobust.errors import InternalError
 from sparkrobust.formats.commit_metadata import CommitMetadata
 from sparkrobust.formats.plans import empty_replace_request
-from sparkrobust.handles.plan import KEY, PATH, SlotResult, WritePlan, WrittenFile
-from sparkrobust.options import SortMode
+from sparkrobust.handles.plan import KEY, PATH, SlotResult, WritePlan
+from sparkrobust.options import OnFinalized, SortMode
 from sparkrobust.spark.frames import Frames
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup
@@ -55,48 +57,69 @@ class WriteRun:
         try:
             with self._steps.taking("read"):
                 incoming = prepare(self.df, intent)
-                old = intent.table.base_files() if intent.replacing else []
             routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming)
-            action = Action.REPLACE_COMMIT if intent.replacing else Action.COMMIT
-            transaction = Transaction(intent.table, action)
+            transaction = Transaction(intent.table, self._terms(incoming))
             with self._steps.taking("write"):
-                transaction.begin(self._requested(), b"" if routed is None else self._workload(routed.book))
-                files = self._write(transaction, incoming, routed)
-            return self._commit(transaction, incoming, files, old)
+                transaction.begin(
+                    slots=len(routed.book) if routed else None,
+                    requested=empty_replace_request() if intent.replacing else b"",
+                    inflight=self._workload(routed.book) if routed else b"",
+                )
+                results = self._write(transaction, incoming, routed)
+            return self._commit(transaction, routed, results)
         except errors.CommitUnknownError:
             raise  # it may be durable: nothing of it may be undone
-        except BaseException:
+        except WrittenEarlier as other:
+            assert transaction is not None
+            transaction.abort("another run has committed it")
+            return result_of(intent.table, other.instant, intent.options.operation.value)
+        except BaseException as error:
             with self.interrupts.undisturbed():
                 self.jobs.cancel()
-                if transaction is not None:
-                    transaction.abort()
-            raise
+                undone = transaction is None or transaction.abort(f"its driver failed: {error!r:.200}")
+            if undone or not isinstance(error, Exception):
+                raise
+            assert transaction is not None and transaction.done is not None
+            _log.warning("another driver has committed the write, in which this one failed: %s", error)
+            return result_of(intent.table, transaction.done, intent.options.operation.value)
         finally:
             frames.release()
 
+    def _terms(self, incoming: Incoming) -> Terms:
+        intent = self.intent
+        return Terms(
+            action=Action.REPLACE_COMMIT if intent.replacing else Action.COMMIT,
+            operation=intent.operation_type(),
+            schema=incoming.schema.to_json(),
+            extra={**intent.options.commit_metadata, VERSION: __version__, **self._write_id()},
+            replaces_table=intent.replacing,
+            new_properties=self.new_properties,
+            may_drop_metadata_table=intent.options.drop_metadata_table,
+        )
+
+    def _write_id(self) -> dict[str, str]:
+        name = self.intent.options.write_id
+        return {} if name is None else {WRITE_ID: name}
+
     # -- step 5: write -----------------------------------------------------------------------------------
 
-    def _write(
-        self, transaction: Transaction, incoming: Incoming, routed: Routed | None
-    ) -> list[WrittenFile]:
+    def _write(self, transaction: Transaction, incoming: Incoming, routed: Routed | None) -> list[SlotResult]:
         plan = WritePlan(
             storage=self.intent.table.storage,
-            control=transaction.control,
+            control=transaction.folder,
             schema=incoming.schema.arrow,
             rules=self.intent.rules(),
             files=self.intent.file_options(),
             slots=routed.book.slots() if routed else (),
             tasks=routed.book.tasks() if routed else (),
             seed=self.intent.table.ids.uuid() if routed is None else "",
+            reuse=self.intent.options.on_finalized is OnFinalized.REUSE,
         )
-        if routed is not None and not plan.slots:
-            return []
-        if routed is None:
-            laid_out = self._laid_out(incoming.frame)
-            results = results_of(laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA))
-        else:
-            results = routed.results(plan)
-        return self._reconcile(plan, results)
+        if routed is not None:
+            return routed.results(plan) if plan.slots else []
+        laid_out = self._laid_out(incoming.frame)
+        stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
+        return results_of(stage, plan.control)
 
     def _laid_out(self, frame: DataFrame) -> DataFrame:
         """A bulk insert's rows in the order that its sort mode asks for."""
@@ -113,54 +136,34 @@ class WriteRun:
             return frame.repartition(*by_path).sortWithinPartitions(PATH, KEY)
         return frame
 
-    # -- step 6: reconcile -------------------------------------------------------------------------------
+    # -- steps 6 to 8: reconcile, prepare the commit, complete it ------------------------------------------
 
-    def _reconcile(self, plan: WritePlan, results: list[SlotResult]) -> list[WrittenFile]:
-        """Exactly one result of every slot, or the write fails."""
+    def _commit(
+        self, transaction: Transaction, routed: Routed | None, results: list[SlotResult]
+    ) -> WriteResult:
         for result in results:
             if result.problem:
                 name, message, path = result.problem
                 kind = getattr(errors, name, None) or getattr(contract, name)
                 raise kind(message, path=path)
-        if plan.slots:
-            seen = sorted(result.slot for result in results)
-            if seen != list(range(len(plan.slots))):
-                lost = sorted(set(range(len(plan.slots))) - set(seen))
-                raise IndeterminateInputError(
-                    f"the rows of {len(lost) or 'some'} file groups did not come the way that was planned: "
-                    "the input gave other rows when it was read again",
-                    hint="write rows that a second reading gives again: cache them, or store them first",
-                )
-        return [file for result in results for file in result.files]
-
-    # -- steps 7, 8: prepare the commit, complete it ---------------------------------------------------------
-
-    def _commit(
-        self,
-        transaction: Transaction,
-        incoming: Incoming,
-        files: list[WrittenFile],
-        old: list[BaseFile],
-    ) -> WriteResult:
-        stats = [file.stat for file in files]
-        replaced: dict[str, list[str]] = {}
-        for base in old:
-            replaced.setdefault(base.partition, []).append(base.file_id)
-        with self._steps.taking("publish"):
-            transaction.publish([file.staged for file in files], stats)
+        with self._steps.taking("reconcile"):
+            markers = transaction.finalize(self._slots(routed, results))
+            _refuse_other_markers(results, markers)
         with self._steps.taking("complete"), self.interrupts.undisturbed():
-            transaction.complete(
-                self.intent.operation_type(),
-                stats,
-                incoming.schema.to_json(),
-                replaced=replaced,
-                new_properties=self.new_properties,
-                extra={**self.intent.options.commit_metadata, VERSION: __version__},
-                may_drop_metadata_table=self.intent.options.drop_metadata_table,
-            )
+            transaction.commit(markers)
         with self._steps.taking("clean up"), self.interrupts.undisturbed():
             self._clean_up(transaction)
-        return self._result(transaction, stats)
+        stats = [file.stat for marker in markers for file in marker.files]
+        return self._result(transaction, results, stats)
+
+    def _slots(self, routed: Routed | None, results: list[SlotResult]) -> int:
+        """How many slots there are; of a bulk insert as many as tasks answered."""
+        if routed is not None:
+            return len(routed.book)
+        slots = {result.slot for result in results}
+        if slots != set(range(len(results))):
+            raise InternalError(f"tasks answered for the slots {sorted(slots)}")
+        return len(results)
 
     @staticmethod
     def _clean_up(transaction: Transaction) -> None:
@@ -169,9 +172,6 @@ class WriteRun:
             transaction.clean_up()
         except errors.RobustWriteError as error:
             _log.warning("committed, but not cleaned up: %s", error)
-
-    def _requested(self) -> bytes:
-        return empty_replace_request() if self.intent.replacing else b""
 
     def _workload(self, book: SlotBook) -> bytes:
         """What the inflight file says is going to be written, in Hudi's form."""
@@ -192,19 +192,27 @@ class WriteRun:
             operation_type=self.intent.operation_type(),
         ).to_bytes()
 
-    def _result(self, transaction: Transaction, stats: list[WriteStat]) -> WriteResult:
-        created = sum(1 for stat in stats if stat.prev_commit == NEW_FILE_GROUP)
-        return WriteResult(
+    def _result(
+        self, transaction: Transaction, results: list[SlotResult], stats: list[WriteStat]
+    ) -> WriteResult:
+        return WriteResult.of_stats(
+            stats,
             path=self.intent.table.storage.url,
             operation=self.intent.options.operation.value,
             instant=transaction.time,
-            completion=transaction.completion,
-            inserted=sum(stat.num_inserts for stat in stats),
-            updated=sum(stat.num_update_writes for stat in stats),
-            deleted=sum(stat.num_deletes for stat in stats),
-            files_created=created,
-            files_rewritten=len(stats) - created,
-            partitions=len({stat.partition_path for stat in stats}),
-            bytes_written=sum(stat.file_size_in_bytes for stat in stats),
+            completion=transaction.done.completion if transaction.done else None,
+            slots=len({result.slot for result in results}),
+            attempts_reused=sum(result.reused for result in results),
+            files_discarded=sum(result.discarded for result in results),
             seconds=dict(self._steps.seconds),
         )
+
+
+def _refuse_other_markers(results: list[SlotResult], markers: list[CompletionMarker]) -> None:
+    """What tasks told must be what stands: they serve the winner's statuses."""
+    standing = {marker.slot: marker.attempt for marker in markers}
+    for result in results:
+        if result.marker is None or standing.get(result.slot) != result.marker.attempt:
+            raise InternalError(
+                f"a task told of another attempt at slot {result.slot} than its completion marker"
+            )

@@ -76,7 +76,7 @@ class _InSpark(Routed):
     book: SlotBook
 
     def results(self, plan: WritePlan) -> list[SlotResult]:
-        return results_of(self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA))
+        return results_of(self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA), plan.control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class _ByDriver(Routed):
             _leave(plan, packed)
             packed = ()
         tasks = numbers(self.spark, len(rows), len(rows))
-        return results_of(tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA))
+        return results_of(tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA), plan.control)
 
     def _written_here(self, plan: WritePlan, rows: Sequence[pa.Table]) -> list[SlotResult]:
         def run(task: int, failures: int = 0) -> list[SlotResult]:

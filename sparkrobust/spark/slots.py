@@ -77,6 +77,9 @@ class SlotBook:
             for index, draft in enumerate(self._drafts)
         )
 
+    def __len__(self) -> int:
+        return len(self._drafts)
+
     def rows(self, slot: int) -> int:
         return self._drafts[slot].rows
 

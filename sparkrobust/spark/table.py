@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
+from sparkrobust.coordinator.recovery import Recovered, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Instant
@@ -60,6 +61,10 @@ class Table:
         """The data files of the latest snapshot."""
         self._table.reload()
         return self._table.base_files()
+
+    def recover(self) -> list[Recovered]:
+        """End every pending write: commit what is all there, roll back the others; say which."""
+        return recover(self._table)
 
     def rollback_failed_writes(self) -> list[Instant]:
         """Roll back every pending write now, as the next write would; say which."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from sparkrobust.core.names import ControlFolder
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
@@ -227,9 +228,9 @@ class RunPackedSlots(Task):
         yield from unpack(packed).to_batches()
 
 
-def results_of(stage: DataFrame) -> list[SlotResult]:
+def results_of(stage: DataFrame, control: ControlFolder) -> list[SlotResult]:
     """What the write stage tells, once it has run."""
-    return [SlotResult.from_json(row.result) for row in stage.collect()]
+    return [SlotResult.from_json(row.result, control) for row in stage.collect()]
 
 
 def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Made:

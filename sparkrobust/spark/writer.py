@@ -17,6 +17,7 @@ from sparkrobust.coordinator.create import (
     refuse_contradictions,
 )
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
+from sparkrobust.coordinator.recovery import earlier_result
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable, exists
 from sparkrobust.core.names import HOODIE, META_COLUMNS
@@ -168,6 +169,13 @@ class Writer:
 def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> WriteResult:
     clock, ids = Clock(), Ids()
     there = exists(storage)
+    if there and options.write_id is not None:
+        # Before the mode is looked at: a job that made the table runs again in the same mode.
+        earlier = earlier_result(
+            HudiTable.open(storage, clock, ids), options.write_id, options.operation.value
+        )
+        if earlier is not None:
+            return earlier
     if there and mode == "errorifexists":
         raise InvalidInputError(
             f"there is a Hudi table at {storage.url} already",

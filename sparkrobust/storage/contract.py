@@ -14,7 +14,8 @@ Everything that the protocols rest on is here, with its meaning under races:
 * *staging*: bytes are written where no reader looks (``stage``), and later made visible under
   their final name in one step that **consumes** the staged bytes and never replaces an existing
   object (``publish``), or thrown away (``discard``).  A publish may be repeated: a second one
-  finds the final object there.
+  finds the final object there.  A staging folder can be taken out of reach of those who still write
+  in it (``seal``).
 * *folders*: writing makes none.  On a store that has folders (``Staging.RENAME``), a write, a put
   or a stage into a missing one is a :class:`NotFoundError`, so that a task whose folder was taken
   away can't bring it back; only ``make_folder``, ``make_staging`` and ``publish`` (which holds
@@ -33,6 +34,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from sparkrobust.core.written import StagedFile as StagedFile
 from sparkrobust.errors import InternalError, RobustWriteError
 
 
@@ -83,16 +85,6 @@ class Staging(Enum):
     """Staged in a folder of the table, published by a rename that replaces nothing."""
     MULTIPART = "multipart"
     """Staged as an upload that is not completed, published by completing it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagedFile:
-    """Written, durable, invisible.  A small value: it travels from the task to the driver."""
-
-    final_path: str
-    token: str
-    """What the store needs to publish it: the staged path, or the upload with its parts."""
-    size: int
 
 
 class StagedWriter(io.RawIOBase, ABC):
@@ -204,6 +196,15 @@ class Storage(ABC):
     @abstractmethod
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
         """Begin a staged file under a prepared staging folder; ``NotFoundError`` if that is gone."""
+
+    @abstractmethod
+    def seal(self, folder: str, sealed: str) -> None:
+        """Rename a staging folder: nothing more is staged in it, and what was has another token.
+
+        The token is the one of ``StagedFile.moved``.  A file that was being written is lost.  Again:
+        fine; ``NotFoundError`` where neither folder is there.  On a store without folders nothing is
+        done, and nothing is lost.  Only drivers call it.
+        """
 
     @abstractmethod
     def publish(self, staged: StagedFile) -> None:

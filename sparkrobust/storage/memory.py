@@ -177,6 +177,19 @@ class MemoryStorage(Storage):
         self.put_if_absent(token, b"")
         return _MemoryStagedWriter(self, token, final_path)
 
+    def seal(self, folder: str, sealed: str) -> None:
+        checked(folder), checked(sealed)
+        space = self._space
+        with space.lock:
+            if folder not in space.folders:
+                if sealed not in space.folders:
+                    raise NotFoundError(f"there is no folder {folder}", path=folder)
+                return
+            if sealed in space.folders:
+                raise AlreadyExistsError(f"there is already {sealed}", path=sealed)
+            space.objects = {_renamed(path, folder, sealed): found for path, found in space.objects.items()}
+            space.folders = {_renamed(path, folder, sealed) for path in space.folders}
+
     def publish(self, staged: StagedFile) -> None:
         with self._space.lock:
             source = self._space.objects.get(checked(staged.token))
@@ -281,6 +294,10 @@ def _info(path: str, found: _Object) -> FileInfo:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _renamed(path: str, folder: str, to: str) -> str:
+    return to + path[len(folder) :] if path == folder or _is_under(path, folder) else path
 
 
 def _is_under(path: str, folder: str) -> bool:

@@ -253,6 +253,9 @@ class S3Storage(Storage):
         checked(f"{folder}/{name}" if folder else name)
         return S3StagedWriter(self._requests, final_path, self._key(final_path))
 
+    def seal(self, folder: str, sealed: str) -> None:
+        checked(folder), checked(sealed)
+
     def publish(self, staged: StagedFile) -> None:
         upload = Upload.of_token(staged.token)
         if upload.path != staged.final_path or not upload.parts:

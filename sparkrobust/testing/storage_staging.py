@@ -173,3 +173,33 @@ class StagingCases(StorageCases):
         with pytest.raises(NotFoundError):
             storage.stage("staging", "two", "a/final")
         assert "staging" not in storage.list("")[1]
+
+    def test_sealed_files_are_published_from_their_new_place(self, storage: Storage, second: Storage) -> None:
+        files = [staged(storage, f"a/{number}", b"%d" % number, f"file {number}") for number in range(3)]
+        storage.publish(files[0])
+        storage.seal("staging", "sealed")
+        second.seal("staging", "sealed")
+        moved = [file.moved("staging", "sealed") for file in files]
+        second.publish(moved[1])
+        storage.publish_all(moved)
+        assert [storage.read(path) for path in paths_of(storage, "a")] == [b"0", b"1", b"2"]
+
+    def test_what_is_still_written_when_its_folder_is_sealed_gets_nowhere(self, storage: Storage) -> None:
+        self.need_folders(storage)
+        writer = storage.stage("staging", "one", "a/final")
+        writer.write(b"data")
+        storage.seal("staging", "sealed")
+        with pytest.raises(NotFoundError):
+            writer.finish()
+        with pytest.raises(NotFoundError):
+            storage.stage("staging", "two", "a/final")
+        assert "staging" not in storage.list("")[1]
+
+    def test_sealing_replaces_nothing_and_needs_something_to_seal(self, storage: Storage) -> None:
+        self.need_folders(storage)
+        with pytest.raises(NotFoundError):
+            storage.seal("nowhere", "sealed")
+        storage.make_folder("sealed")
+        with pytest.raises(AlreadyExistsError):
+            storage.seal("staging", "sealed")
+        assert {"staging", "sealed"} <= set(storage.list("")[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sparkrobust.core.control_object import Kind
 from sparkrobust.core.file_ids import Slot
-from sparkrobust.core.instant import InstantTime
+from sparkrobust.core.instant import Action, InstantTime
+from sparkrobust.core.markers import CompletionMarker, Gate, Terms
 from sparkrobust.core.names import (
     META_COLUMNS,
     BaseFileName,
@@ -25,7 +27,8 @@ from sparkrobust.core.names import (
     marker_folder,
 )
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import FencedError
+from sparkrobust.core.write_status import OperationType
+from sparkrobust.errors import FencedError, UnavailableError
 from sparkrobust.formats.parquet import KeyRange
 from sparkrobust.formats.schema import with_meta_columns
 from sparkrobust.handles import base_file, spool
@@ -94,7 +97,9 @@ def plan(
     control = ControlFolder(instant=NOW, nonce="ab")
     storage.make_staging(control.staging)
     storage.make_folder(marker_folder(NOW))
-    storage.put(control.gate, b"ab")
+    storage.make_folder(control.completions)
+    terms = Terms(action=Action.COMMIT, operation=OperationType.UPSERT, schema="{}")
+    storage.put(control.gate, Gate(terms=terms, slots=None).render(Kind.GATE, "ab"))
     options = {"codec": "snappy", "max_file_bytes": 1 << 20, "row_group_bytes": 1 << 18, **files}
     return WritePlan(
         storage=storage,
@@ -138,7 +143,7 @@ def publish(storage: LocalStorage, result: SlotResult) -> list[pa.Table]:
     """The rows of a slot's files, through plain pyarrow, once they are published."""
     assert result.problem is None, result.problem
     tables = []
-    for file in SlotResult.from_json(result.to_json()).files:
+    for file in SlotResult.from_json(result.to_json(), ControlFolder(instant=NOW, nonce="ab")).files:
         storage.publish(StagedFile(**vars(file.staged)))
         assert file.stat.path is not None
         tables.append(pq.read_table(io.BytesIO(storage.read(file.stat.path))))
@@ -397,7 +402,7 @@ def test_a_bulk_task_with_more_partitions_than_it_may_keep_open_loses_no_row(
 ) -> None:
     monkeypatch.setattr("sparkrobust.handles.bulk._MOST_OPEN_FILES", 3)
     monkeypatch.setattr("sparkrobust.handles.bulk._MOST_WAITING_BYTES", 2_000)
-    monkeypatch.setattr("sparkrobust.handles.bulk._CHUNK_ROWS", 16)
+    monkeypatch.setattr("sparkrobust.handles.work._CHUNK_ROWS", 16)
     batches = [
         incoming([{**row(n + i), "path": f"p{i % 8}"} for i in range(16)], slot=None)
         for n in range(0, 160, 16)
@@ -410,18 +415,160 @@ def test_a_bulk_task_with_more_partitions_than_it_may_keep_open_loses_no_row(
 
 def test_an_empty_bulk_task_has_a_result_without_files(storage: LocalStorage) -> None:
     (result,) = run(plan(storage, INSERT), attempt(), iter([]))
-    assert (result.files, result.problem) == ([], None)
+    assert (result.files, result.problem) == ((), None)
 
 
-def test_two_attempts_of_one_slot_never_write_the_same_file(storage: LocalStorage) -> None:
-    slot = Slot(index=0, partition="p", prefix="u")
-    the_plan = plan(storage, INSERT, (slot,))
-    names = [
-        result.files[0].stat.path
-        for number in (1, 2)
-        for result in run(the_plan, attempt(number), iter([incoming([row(1)])]))
-    ]
-    assert len(set(names)) == 2
+# -- attempts ---------------------------------------------------------------------------------------
+
+
+def new_slot(storage: LocalStorage, **how: Any) -> WritePlan:
+    return replace(plan(storage, INSERT, (Slot(index=0, partition="p", prefix="u"),)), **how)
+
+
+def staged_names(storage: LocalStorage, the_plan: WritePlan) -> list[str]:
+    return sorted(storage.names(the_plan.control.staging))
+
+
+def marker_of(storage: LocalStorage, the_plan: WritePlan, slot: int = 0) -> CompletionMarker:
+    return CompletionMarker.parse(storage.read(the_plan.control.completion(slot)), the_plan.control, slot)
+
+
+def test_an_attempt_ends_with_a_marker_of_what_it_wrote(storage: LocalStorage) -> None:
+    the_plan = new_slot(storage)
+    (result,) = run(the_plan, attempt(), iter([incoming([row(1), row(2)])]))
+    assert result.marker == marker_of(storage, the_plan)
+    assert (result.marker.attempt, result.marker.input.rows) == ("0-0-1", 2)
+    assert not result.reused and not result.discarded
+
+
+def test_an_attempt_that_finds_its_slot_done_writes_nothing_and_serves_the_winner(
+    storage: LocalStorage,
+) -> None:
+    the_plan = new_slot(storage)
+    (first,) = run(the_plan, attempt(1), iter([incoming([row(1)])]))
+    before = staged_names(storage, the_plan)
+    (second,) = run(the_plan, attempt(2), iter([incoming([row(1)])]))
+    assert second.marker == first.marker and second.reused
+    assert staged_names(storage, the_plan) == before
+
+
+def test_an_attempt_that_is_overtaken_discards_its_files_and_serves_the_winner(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkrobust.handles.work._CHUNK_ROWS", 1)
+    the_plan = new_slot(storage)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield incoming([row(1)])
+        assert [r.marker is not None for r in run(the_plan, attempt(1), iter([incoming([row(1)])]))]
+
+    (second,) = run(the_plan, attempt(2), overtaken())
+    assert second.marker == marker_of(storage, the_plan) and second.marker.attempt == "0-0-1"
+    assert (second.reused, second.discarded) == (False, 1)
+    (left,) = staged_names(storage, the_plan)
+    assert "_0-0-1_" in left
+
+
+@pytest.mark.parametrize("overtaken", [True, False])
+def test_an_attempt_that_gets_other_rows_than_the_winner_ends_the_write(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, overtaken: bool
+) -> None:
+    monkeypatch.setattr("sparkrobust.handles.work._CHUNK_ROWS", 1)
+    the_plan = new_slot(storage)
+
+    def first() -> None:
+        list(run(the_plan, attempt(1), iter([incoming([row(1), row(2)])])))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield incoming([row(1)])
+        if overtaken:
+            first()
+
+    if not overtaken:
+        first()
+    (result,) = run(the_plan, attempt(2), rows())
+    assert result.problem is not None and result.problem[0] == "IndeterminateInputError"
+    assert "2 rows at first and 1 rows" in result.problem[1]
+    assert len(staged_names(storage, the_plan)) == 1
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_marker_whose_answer_was_lost_is_found_by_the_next_attempt(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, carried_out: bool
+) -> None:
+    the_plan = new_slot(storage)
+    real = LocalStorage.put_if_absent
+
+    def lost(self: LocalStorage, path: str, data: bytes) -> None:
+        if "/cm/" in path:
+            if carried_out:
+                real(self, path, data)
+            raise UnavailableError("the connection was cut")
+        real(self, path, data)
+
+    with monkeypatch.context() as patched, pytest.raises(UnavailableError):
+        patched.setattr(LocalStorage, "put_if_absent", lost)
+        list(run(the_plan, attempt(1), iter([incoming([row(1)])])))
+    (result,) = run(the_plan, attempt(2), iter([incoming([row(1)])]))
+    assert result.marker is not None
+    assert result.marker.attempt == ("0-0-1" if carried_out else "0-0-2")
+    assert values(publish(storage, result)[0]) == [(1, "v", 1)]
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_after_the_gate_is_closed_a_slot_that_is_done_is_served_or_refused(
+    storage: LocalStorage, reuse: bool
+) -> None:
+    the_plan = new_slot(storage, reuse=reuse)
+    (first,) = run(the_plan, attempt(1), iter([incoming([row(1)])]))
+    storage.delete(the_plan.control.gate)
+    before = staged_names(storage, the_plan)
+    if reuse:
+        (second,) = run(the_plan, attempt(2), iter([incoming([row(1)])]))
+        assert second.marker == first.marker and second.reused
+    else:
+        with pytest.raises(FencedError, match="is over"):
+            list(run(the_plan, attempt(2), iter([incoming([row(1)])])))
+    assert staged_names(storage, the_plan) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ours: None,
+        lambda ours: b"",
+        lambda ours: b"ab",
+        lambda ours: ours.replace(b" ab ", b" cd ", 1),
+        lambda ours: ours[:-3],
+    ],
+    ids=["none", "empty", "another form", "another nonce", "torn"],
+)
+def test_a_gate_that_is_not_ours_is_closed(
+    storage: LocalStorage, change: Callable[[bytes], bytes | None]
+) -> None:
+    the_plan = new_slot(storage)
+    path = the_plan.control.gate
+    content = change(storage.read(path))
+    storage.delete(path)
+    if content is not None:
+        storage.put(path, content)
+    with pytest.raises(FencedError, match="is over"):
+        list(run(the_plan, attempt(), iter([incoming([row(1)])])))
+    assert staged_names(storage, the_plan) == []
+
+
+def test_every_slot_of_a_shared_task_has_a_marker_of_its_own(storage: LocalStorage) -> None:
+    slots = tuple(Slot(index=i, partition="p", prefix=f"u{i}") for i in range(3))
+    the_plan = plan(storage, INSERT, slots, (0, 0, 0))
+    batch = incoming([{**row(n), "slot": n % 3} for n in range(9)])
+    results = list(run(the_plan, attempt(), iter([batch])))
+    assert [marker_of(storage, the_plan, n) for n in range(3)] == [r.marker for r in results]
+    storage.delete(the_plan.control.completion(1))
+    again = list(run(the_plan, attempt(2), iter([batch])))
+    assert [r.reused for r in again] == [True, False, True]
+
+
+# -- what must not be written -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_metadata_table_that_hudi_makes_during_our_write_is_seen_before_the_co
         assert has_metadata_table(table)
 
     def write() -> None:
-        with driver.meets(by_hudi, "publish_all"):
+        with driver.meets(by_hudi, "put_if_absent", "/finalize$"):
             ours.write(table, query([row(3, "asia")]), {**options(), **(DROP if may_drop else {})})
 
     if may_drop:

@@ -69,8 +69,9 @@ def nothing_lies_about(table: Path) -> bool:
 
 POINTS = {
     "only requested": ("put_if_absent", r"timeline/\d+\.inflight$"),
-    "files staged": ("publish_all", ""),
-    "files visible": ("put_if_absent", r"timeline/\d+_\d+\.commit$"),
+    "files staged": ("put_if_absent", "/decision$"),
+    "commit decided": ("publish_all", ""),
+    "files visible": ("publish", ""),
 }
 
 
@@ -154,7 +155,7 @@ def test_hudi_finishes_a_rollback_that_we_began(
     point: str, hudi: Oracle, ours: Any, driver: Driver, table: Path
 ) -> None:
     ours.write(table, query(BASE), UPSERT)
-    with driver.dies_before(*POINTS["files visible"]):
+    with driver.dies_before(*POINTS["files staged"]):
         ours.write(table, query(LOST), UPSERT)
     with driver.dies_before(*MID_ROLLBACK[point]):
         ours.write(table, query(NEXT), UPSERT)

@@ -197,7 +197,7 @@ def test_our_failed_write_blocks_time_travel_until_our_next_one(
 ) -> None:
     driver = patched(monkeypatch)
     ours.write(table, query([row(1)]), UPSERT)
-    with driver.dies_before("publish_all"):
+    with driver.dies_before("put_if_absent", "/decision$"):
         ours.write(table, query([row(2)]), UPSERT)
     tomorrow = "99990101000000000"
     with pytest.raises(OracleError, match=r"pending|incomplete|inflight"):

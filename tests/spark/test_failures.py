@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.errors import ConflictError, FencedError, UnavailableError, UnsupportedTableError
 from sparkrobust.storage.contract import StagedWriter
 from sparkrobust.storage.local import LocalStorage
@@ -122,10 +123,10 @@ def dies_after(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise SystemExit(step)
 
     monkeypatch.setattr(Transaction, step, dies)
-    monkeypatch.setattr(Transaction, "abort", lambda self: None)
+    monkeypatch.setattr(Transaction, "abort", lambda self, reason: None)
 
 
-@pytest.mark.parametrize("step", ["begin", "publish", "complete"])
+@pytest.mark.parametrize("step", ["begin", "finalize", "_decide", "commit"])
 @pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
 def test_whatever_step_a_driver_dies_after_the_next_write_puts_the_table_right(
     step: str, operation: str, subject: Subject, monkeypatch: pytest.MonkeyPatch
@@ -134,24 +135,26 @@ def test_whatever_step_a_driver_dies_after_the_next_write_puts_the_table_right(
         dies_after(step, patched)
         with pytest.raises(SystemExit, match=step):
             subject.write(operation, [(2, "b2", 6, "us"), (3, "c", 5, "new")])
-    durable = step == "complete"
+    durable, decided = step == "commit", step in ("_decide", "commit")
     instants = {name.split(".")[0] for name in pending(subject.path)}
     assert len(instants) == (0 if durable else 1)
     seen = sorted(row[1] for row in subject.rows())
     merged = ["a", "b2", "c"] if operation == "upsert" else ["a", "b", "b2", "c"]
     assert seen == (merged if durable else ["a", "b"])
     assert leftovers(subject.path)
+    if decided:
+        seen = merged
 
     result = subject.write("upsert", [(1, "a2", 6, "eu")])
-    assert set(result.rolled_back) == instants
+    assert set(result.rolled_back) == (set() if decided else instants)
     assert not pending(subject.path) and not leftovers(subject.path)
     assert sorted(row[1] for row in subject.rows()) == ["a2", *seen[1:]]
-    for instant in instants:
+    for instant in result.rolled_back:
         assert not [path for path in everything_in(subject.path) if f"_{instant}." in path]
         record = avro(completed(subject.path, "rollback")[-1].file)
         assert record["commitsRollback"] == [instant]
         assert record["totalFilesDeleted"] == (0 if step == "begin" else 2)
-    assert str(len(instants)) + " failed writes" in str(result) or durable
+    assert "1 failed writes" in str(result) or decided
 
 
 def test_the_first_write_of_a_table_whose_driver_died_is_rolled_back(
@@ -159,11 +162,11 @@ def test_the_first_write_of_a_table_whose_driver_died_is_rolled_back(
 ) -> None:
     subject = Subject(spark, table, options())
     with monkeypatch.context() as patched:
-        dies_after("publish", patched)
+        dies_after("finalize", patched)
         patched.setattr("sparkrobust.spark.writer.forget_table", lambda table: None)
         with pytest.raises(SystemExit):
             subject.write("insert", [(1, "a", 5, "eu")])
-    assert len(data_files(table)) == 1
+    assert data_files(table) == set()
     opened = sr.Table(str(table))
     assert [instant.pending for instant in opened.rollback_failed_writes()] == [True]
     assert data_files(table) == set() and not pending(table) and not leftovers(table)
@@ -175,14 +178,15 @@ def test_the_first_write_of_a_table_whose_driver_died_is_rolled_back(
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Transaction], None]) -> None:
-    """Let something happen right after the files of a write were published."""
-    publish = Transaction.publish
+    """Let something happen right after all slots of a write were found done."""
+    finalize = Transaction.finalize
 
-    def and_then(self: Transaction, *args: Any, **kwargs: Any) -> None:
-        publish(self, *args, **kwargs)
+    def and_then(self: Transaction, slots: int) -> list[CompletionMarker]:
+        markers = finalize(self, slots)
         happens(self)
+        return markers
 
-    monkeypatch.setattr(Transaction, "publish", and_then)
+    monkeypatch.setattr(Transaction, "finalize", and_then)
 
 
 def test_a_write_that_was_rolled_back_by_another_writer_does_not_commit(

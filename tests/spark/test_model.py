@@ -125,8 +125,8 @@ class Play:
 
     def killed(self, rows: list[Row], extra: dict[str, str]) -> None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Transaction, "complete", _dies)
-            patched.setattr(Transaction, "abort", lambda self: None)
+            patched.setattr(Transaction, "finalize", _dies)
+            patched.setattr(Transaction, "abort", lambda self, reason: None)
             with pytest.raises(SystemExit):
                 self.write("upsert", rows, extra)
 

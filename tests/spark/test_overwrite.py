@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.storage.local import LocalStorage
 from tests.interop.tables import avro, completed, options, pending, properties, stats
 from tests.spark.tables import Subject, everything_in, leftovers
 
@@ -79,7 +80,7 @@ def fails_at(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transaction, step, breaks)
 
 
-@pytest.mark.parametrize("step", ["begin", "publish", "_refuse_if_given_up"])
+@pytest.mark.parametrize("step", ["begin", "finalize", "_refuse_if_given_up", "_stage_commit"])
 def test_a_failed_overwrite_leaves_the_old_table(
     step: str, old: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,20 +101,22 @@ def test_a_failed_overwrite_leaves_the_old_table(
     assert len(stats(old.path)) == 1
 
 
-def test_an_overwrite_whose_driver_died_after_the_properties_changed_is_undone_by_the_next_write(
+def test_an_overwrite_whose_driver_died_after_the_properties_changed_is_finished_by_the_next_write(
     old: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = old.rows()
-    fails_at("_metadata", monkeypatch)
-    monkeypatch.setattr(Transaction, "abort", lambda self: None)
-    with pytest.raises(OSError, match="_metadata"):
-        old.write("bulk_insert", [(3, "c", 1, "")], {"hoodie.table.name": "new"}, mode="overwrite")
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "publish_all", _dies)
+        patched.setattr(Transaction, "abort", lambda self, reason: None)
+        with pytest.raises(SystemExit):
+            old.write("bulk_insert", [(3, "c", 1, "new")], {"hoodie.table.name": "new"}, mode="overwrite")
     assert properties(old.path)["hoodie.table.name"] == "new", "the moment that this test is about"
     assert len(pending(old.path)) == 2
 
-    result = old.write("upsert", [(4, "d", 1, "eu")])
-    assert len(result.rolled_back) == 1
-    assert old.rows() == sorted([*rows, (4, "d", 1, "eu")], key=repr)
-    assert properties(old.path)["hoodie.table.name"] == "t"
+    result = old.write("upsert", [(4, "d", 1, "eu")], {"hoodie.table.name": "new"})
+    assert not result.rolled_back
+    assert old.rows() == [(3, "c", 1, "new"), (4, "d", 1, "eu")]
     assert not pending(old.path) and not leftovers(old.path)
+
+
+def _dies(*args: object) -> None:
+    raise SystemExit

@@ -1,0 +1,293 @@
+"""What runs in the simulated world: the real protocol, in the processes that it runs in for users."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from fault_injection.simulation.scheduler import Actor, World
+from sparkrobust.coordinator.leftovers import begin_markers, control_folders
+from sparkrobust.coordinator.recovery import recover
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.instant import Action, State
+from sparkrobust.core.markers import Terms
+from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, joined, marker_folder
+from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.core.written import WrittenFile
+from sparkrobust.errors import CommitUnknownError, RobustWriteError
+from sparkrobust.handles.attempt import SlotAttempt, is_open
+from sparkrobust.handles.files import begin_file
+from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, WritePlan
+from sparkrobust.storage.contract import Storage
+
+SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
+_TASK_FAILURES = 4
+
+_RULES = Rules(combine=False, match=False, delete=False)
+_FILES = FileOptions(codec="none", max_file_bytes=1 << 20, row_group_bytes=1 << 20)
+_NO_COLUMNS = pa.schema([])
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What a caller of ``save`` was told about its write."""
+
+    name: str
+    instant: str | None = None
+    files: frozenset[str] = frozenset()
+    """The ids of the files that hold its rows."""
+    outcome: str = "nothing"
+    """``committed``, ``failed``, ``unknown``; ``nothing`` if its driver died first."""
+    error: str = ""
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """How a world's writes are."""
+
+    most_slots: int = 2
+    most_files: int = 2
+    speculation: float = 0.3
+    reuse: bool = True
+    bulk: float = 0.3
+
+
+class StageFailed(Exception):
+    """Spark has given up the write stage."""
+
+
+class Pipelines:
+    """The users' pipelines, and what they were told."""
+
+    def __init__(self, world: World, storage: Callable[[], Storage], settings: Settings) -> None:
+        self.world, self.storage, self.settings = world, storage, settings
+        self.is_finalized: Callable[[str], bool] = lambda folder: False
+        """Whether the gate of a control folder was ever closed."""
+        self.told: list[Told] = []
+        self.attempts: list[Actor] = []
+
+    def open(self) -> HudiTable:
+        world = self.world
+        return HudiTable.open(self.storage(), world.clock, world.ids, world.hands)
+
+    # -- a write -----------------------------------------------------------------------------------------
+
+    def write(self, name: str) -> Callable[[], None]:
+        """A driver that writes once, and believes that no other one is alive."""
+
+        def driver() -> None:
+            told = Told(name=name)
+            self.told.append(told)
+            try:
+                self._write(told)
+                told.outcome = "committed"
+            except CommitUnknownError as error:
+                told.outcome, told.error = "unknown", str(error)
+            except (RobustWriteError, StageFailed) as error:
+                told.outcome, told.error = "failed", f"{type(error).__name__}: {error}"
+
+        return driver
+
+    def _write(self, told: Told) -> None:
+        table = self.open()
+        roll_back_failed_writes(table)
+        chosen = self.world.choices.random
+        slots = chosen.randint(1, self.settings.most_slots)
+        bulk = self.world.choices.happens(self.settings.bulk)
+        terms = Terms(action=Action.COMMIT, operation=OperationType.INSERT, schema=SCHEMA)
+        transaction = Transaction(table, terms)
+        told.instant = transaction.time
+        try:
+            transaction.begin(slots=None if bulk else slots)
+            self._stage(told, transaction, slots)
+            transaction.commit(transaction.finalize(slots))
+        except CommitUnknownError:
+            raise
+        except Exception as error:
+            if transaction.abort(f"its driver failed: {type(error).__name__}"):
+                raise
+            return
+        with contextlib.suppress(RobustWriteError):  # the next write sweeps
+            transaction.clean_up()
+
+    def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
+        """Spark's part: tasks that are tried again, sometimes twice at once."""
+        ids = self.world.ids
+        plan = WritePlan(
+            storage=self.storage(),
+            control=transaction.folder,
+            schema=_NO_COLUMNS,
+            rules=_RULES,
+            files=_FILES,
+            slots=tuple(Slot(index=n, partition=f"p{n % 2}", prefix=ids.uuid()) for n in range(slots)),
+            tasks=tuple(range(slots)),
+            reuse=self.settings.reuse,
+        )
+        told.files = frozenset(
+            slot.file_id(number) for slot in plan.slots for number in range(files_of(self.settings, slot))
+        )
+        running = [_Task(self, told.name, plan, slot) for slot in range(slots)]
+
+        def all_over() -> bool:
+            over = [task.is_over() for task in running]  # each of them is looked after
+            return all(over)
+
+        self.world.wait(all_over)
+        for task in running:
+            if task.result is None:
+                raise StageFailed(f"task {task.slot} failed {_TASK_FAILURES} times")
+
+
+@dataclass
+class _Task:
+    """A task of the write stage, as Spark's scheduler sees it."""
+
+    pipelines: Pipelines
+    name: str
+    plan: WritePlan
+    slot: int
+    attempts: list[Actor] = field(default_factory=list)
+    result: SlotResult | None = None
+
+    def __post_init__(self) -> None:
+        self._launch()
+        if self.pipelines.world.choices.happens(self.pipelines.settings.speculation):
+            self._launch()
+
+    def is_over(self) -> bool:
+        """Look after the attempts; one more where all have failed."""
+        for attempt in self.attempts:
+            if attempt.ended and not attempt.failed:
+                self.result = attempt.result
+                return True
+        failed = sum(attempt.failed for attempt in self.attempts)
+        if failed >= _TASK_FAILURES:
+            return True
+        if failed == len(self.attempts):
+            self._launch()
+        return False
+
+    def _launch(self) -> None:
+        world = self.pipelines.world
+        number = len(self.attempts)
+        attempt = Attempt.of(self.slot, stage=0, ids=world.ids)
+        actor = world.spawn(
+            f"{self.name}.{self.slot}.{number}", lambda: run_attempt(self.pipelines, self.plan, attempt)
+        )
+        self.attempts.append(actor)
+        self.pipelines.attempts.append(actor)
+
+
+def run_attempt(pipelines: Pipelines, plan: WritePlan, attempt: Attempt) -> SlotResult:
+    """One attempt of a task of one slot, by the real steps; only its files are made of little."""
+    slot = plan.slots[attempt.task]
+    over = pipelines.is_finalized(plan.control.path)
+    step = SlotAttempt(plan=plan, attempt=attempt, slot=slot.index, open_gate=is_open(plan))
+    rows = pa.table({"row": [slot.index]})
+    count = files_of(pipelines.settings, slot)
+    result = step.run([rows], lambda tables: _files(plan, attempt, slot, tables, count))
+    if over and not result.reused:
+        raise AssertionError(f"attempt {attempt.token} began after the gate was closed, and wrote")
+    return result
+
+
+def files_of(settings: Settings, slot: Slot) -> int:
+    """How many files the rows of a slot come to."""
+    return 1 + int(slot.prefix[0], 16) % settings.most_files
+
+
+def _files(
+    plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterator[pa.Table], count: int
+) -> list[WrittenFile]:
+    total = sum(table.num_rows for table in tables)
+    written: list[WrittenFile] = []
+    try:
+        for number in range(count):
+            written.append(_file(plan, attempt, slot, number, total if not number else 0))
+    except BaseException:
+        for file in written:
+            plan.storage.discard(file.staged.token)
+        raise
+    return written
+
+
+def _file(plan: WritePlan, attempt: Attempt, slot: Slot, number: int, rows: int) -> WrittenFile:
+    file_id = slot.file_id(number)
+    name = BaseFileName(file_id=file_id, write_token=attempt.token, instant=plan.control.instant)
+    path = joined(slot.partition, str(name))
+    with begin_file(plan, path, MarkerType.CREATE) as sink:
+        sink.write(content_of(path))
+        staged = sink.finish()
+    stat = WriteStat(
+        file_id=file_id,
+        path=path,
+        partition_path=slot.partition,
+        num_writes=rows,
+        num_inserts=rows,
+        total_write_bytes=staged.size,
+        file_size_in_bytes=staged.size,
+    )
+    return WrittenFile(stat=stat, staged=staged)
+
+
+def content_of(path: str) -> bytes:
+    """What a whole data file of this name holds."""
+    return f"rows of {path}".encode()
+
+
+# -- others ----------------------------------------------------------------------------------------------
+
+
+def rollbacker(pipelines: Pipelines) -> Callable[[], Any]:
+    """``sr.Table(path).rollback_failed_writes()``."""
+    return lambda: roll_back_failed_writes(pipelines.open())
+
+
+def recoverer(pipelines: Pipelines) -> Callable[[], Any]:
+    """``sr.Table(path).recover()``."""
+    return lambda: recover(pipelines.open())
+
+
+def archiver(pipelines: Pipelines, *, own: bool, announce: Callable[[str], None]) -> Callable[[], None]:
+    """Takes completed writes off the active timeline but for the newest one, the oldest first.
+
+    Parameters
+    ----------
+    own
+        Ours never passes a write that still has a control folder; Hudi's knows nothing of them.
+    """
+
+    def archive() -> None:
+        storage = pipelines.storage()
+        table = pipelines.open()
+        for oldest in table.timeline.completed_writes[:-1]:
+            if own and any(folder.instant == oldest.time for folder in control_folders(storage)):
+                return
+            announce(oldest.time)
+            for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
+                storage.delete(instant_file(replace(oldest, state=state)))
+
+    return archive
+
+
+def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:
+    """A writer of Hudi's, which takes every pending write for dead, and knows begin markers alone."""
+
+    def roll_back() -> None:
+        storage = pipelines.storage()
+        table = pipelines.open()
+        for instant in [one for one in table.timeline.pending if one.action is Action.COMMIT]:
+            for path, _ in list(begin_markers(storage, instant.time)):
+                storage.delete(path)
+            for state in (State.INFLIGHT, State.REQUESTED):
+                storage.delete(instant_file(replace(instant, state=state)))
+            storage.delete_tree(marker_folder(instant.time))
+
+    return roll_back

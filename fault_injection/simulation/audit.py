@@ -1,0 +1,169 @@
+"""What must hold after every step, and at the end; read from the store itself, not by the code under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from fault_injection.simulation.actors import Told, content_of
+from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk
+from sparkrobust.core import decision
+from sparkrobust.core.decision import Commit
+from sparkrobust.core.instant import Action, State
+from sparkrobust.core.names import (
+    HOODIE,
+    ROBUST,
+    TEMP,
+    TIMELINE,
+    BaseFileName,
+    ControlFolder,
+    parse_begin_marker,
+    parse_instant_file,
+)
+
+AnyStorage = SimulatedDisk | SimulatedBucket
+
+
+class Violation(Exception):
+    """Something is not as it was promised."""
+
+
+class Auditor:
+    """Knows everything that ever was decided, and looks at the table after every step."""
+
+    def __init__(self, storage: AnyStorage, read: Callable[[str], bytes]) -> None:
+        self._storage, self._read = storage, read
+        self._before: dict[str, int] = {}
+        self.decided: dict[str, Commit] = {}
+        """By instant."""
+        self.completed: dict[str, str] = {}
+        """Instant → its completed file."""
+        self.rolled_back: set[str] = set()
+        self.archived: set[str] = set()
+        self.finalized: set[str] = set()
+        """Control folders that ever had a finalize marker."""
+        self._removed: set[str] = set()
+        """Control folders of a disk that are gone."""
+
+    def look(self) -> None:
+        """After a step."""
+        now = self._storage.paths()
+        if now == self._before:
+            return
+        new, gone = now.keys() - self._before.keys(), self._before.keys() - now.keys()
+        for path in new:
+            self._appeared(path)
+        if gone and isinstance(self._storage, SimulatedDisk):
+            self._folders_gone(gone, now)
+        for path in gone:
+            self._vanished(path)
+        self._before = now
+
+    def _appeared(self, path: str) -> None:
+        if path.startswith(f"{ROBUST}/"):
+            if "/".join(path.split("/")[:3]) in self._removed:
+                self._say(f"{path} is there, in a folder that was removed")
+            if path.endswith("/finalize"):
+                self.finalized.add(path.rpartition("/")[0])
+            if path.endswith("/decision"):
+                self._decision(path)
+        elif path.startswith(f"{TIMELINE}/"):
+            self._instant(path)
+        elif path.startswith(f"{TEMP}/"):
+            if parse_begin_marker(path) is None:
+                self._say(f"{path} is no begin marker: Hudi's rollback would do nothing, or fail for ever")
+        elif path.endswith(".parquet"):
+            self._data_file(path)
+
+    def _folders_gone(self, gone: Iterable[str], now: Mapping[str, int]) -> None:
+        for path in gone:
+            folder = ControlFolder.parse("/".join(path.split("/")[:3])) if path.startswith(ROBUST) else None
+            if folder is not None and not any(one.startswith(f"{folder.path}/") for one in now):
+                self._removed.add(folder.path)
+
+    def _decision(self, path: str) -> None:
+        folder = ControlFolder.parse(path.rpartition("/")[0])
+        assert folder is not None
+        found = decision.parse(self._read(path), folder)
+        if isinstance(found, Commit):
+            # A bucket lets a driver that slept through the end decide once more: nothing may come of it.
+            self.decided.setdefault(folder.instant, found)
+
+    def _instant(self, path: str) -> None:
+        found = parse_instant_file(path.rpartition("/")[2])
+        if found is None or found.state is not State.COMPLETED or found.action is not Action.COMMIT:
+            return
+        other = self.completed.get(found.time)
+        if other is not None:
+            self._say(f"{found.time} is completed twice, as {other} and as {path}")
+        decided = self.decided.get(found.time)
+        if decided is None or path != decided.commit_file.final_path:
+            self._say(f"{path} is there, and this was not decided")
+            return
+        if found.time in self.archived:
+            self._say(f"{found.time} was archived, and is back as {path}")
+        if found.time in self.rolled_back:
+            self._say(f"{found.time} is completed, and was rolled back")
+        self.completed[found.time] = path
+        there = self._storage.paths()
+        for file in decided.files:
+            if file.final_path not in there:
+                self._say(f"{path} is there without {file.final_path}")
+
+    def _data_file(self, path: str) -> None:
+        name = BaseFileName.parse(path.rpartition("/")[2])
+        assert name is not None
+        commit = self.decided.get(name.instant)
+        if commit is None or path not in {file.final_path for file in commit.files}:
+            self._say(f"{path} is visible, and no commit was decided that names it")
+        if self._read(path) != content_of(path):
+            self._say(f"{path} is visible, and torn")
+
+    def _vanished(self, path: str) -> None:
+        if path.startswith(f"{TIMELINE}/"):
+            found = parse_instant_file(path.rpartition("/")[2])
+            if found is not None and found.action is Action.COMMIT and found.time not in self.archived:
+                if found.state is State.COMPLETED:
+                    self._say(f"{path} was there, and is gone")
+                elif found.state is State.REQUESTED:
+                    if found.time in self.completed:
+                        self._say(f"{found.time} is completed, and its requested file was taken away")
+                    self.rolled_back.add(found.time)
+        elif path.endswith(".parquet") and not path.startswith(f"{HOODIE}/"):
+            name = BaseFileName.parse(path.rpartition("/")[2])
+            assert name is not None
+            if name.instant in self.completed:
+                self._say(f"{path} was committed, and is gone")
+
+    def _file_ids(self, instant: str) -> frozenset[str]:
+        names = (BaseFileName.parse(f.final_path.rpartition("/")[2]) for f in self.decided[instant].files)
+        return frozenset(name.file_id for name in names if name is not None)
+
+    def _say(self, what: str) -> None:
+        raise Violation(what)
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def close(self, told: list[Told]) -> None:
+        """Once everybody has ended, and a write has come after them."""
+        there = self._storage.paths()
+        for one in told:
+            if one.instant is None:
+                continue
+            durable = one.instant in self.completed
+            if one.outcome == "committed" and not durable:
+                self._say(f"{one.name} was told that {one.instant} is committed")
+            if durable and one.files != self._file_ids(one.instant):
+                self._say(f"{one.instant} has not the rows of {one.name}")
+            if one.outcome == "failed" and durable:
+                self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+        visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
+        named = {file.final_path for time in self.completed for file in self.decided[time].files}
+        if visible != named:
+            self._say(f"files and commits differ: {sorted(visible ^ named)}")
+        left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/"))]
+        if left:
+            self._say(f"left behind: {left}")
+        for path in there:
+            found = parse_instant_file(path.rpartition("/")[2]) if path.startswith(f"{TIMELINE}/") else None
+            if found is not None and found.action is Action.COMMIT and found.time not in self.completed:
+                self._say(f"{path} is pending, and nobody is left who could end it")

@@ -1,0 +1,247 @@
+"""Mistakes that the protocol could have, each to be built in on purpose: the simulated world must find them.
+
+A bug is a patch of the real code, in place as long as its ``with`` block.  A world that doesn't find
+one that it is meant to find says nothing when it finds nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from fault_injection.simulation import actors
+from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
+from sparkrobust.coordinator import forward, rollback, transaction
+from sparkrobust.coordinator.control import Control
+from sparkrobust.core.decision import Abort, Commit, Decision
+from sparkrobust.core.markers import CompletionMarker, Fingerprint
+from sparkrobust.core.names import ControlFolder, marker_folder
+from sparkrobust.core.written import StagedFile
+from sparkrobust.handles.attempt import SlotAttempt
+from sparkrobust.storage.contract import Staging, Storage
+
+Patch = Callable[[ExitStack], None]
+BUGS: dict[str, Patch] = {}
+
+
+@contextmanager
+def with_bug(name: str) -> Iterator[None]:
+    """Build a bug in."""
+    with ExitStack() as stack:
+        BUGS[name](stack)
+        yield
+
+
+def _bug(function: Patch) -> Patch:
+    BUGS[function.__name__.strip("_").replace("_", " ")] = function
+    return function
+
+
+def _put(stack: ExitStack, where: Any, name: str, what: Any) -> None:
+    stack.enter_context(mock.patch.object(where, name, what))
+
+
+@_bug
+def _marker_before_sync(stack: ExitStack) -> None:
+    """The marker is put before the files are whole, and nobody looks at their sizes."""
+    real_finish, real_run = StagedBytes.finish, SlotAttempt.run
+    unfinished: list[tuple[str, Callable[[], None]]] = []
+
+    def finish(self: StagedBytes) -> StagedFile:
+        if not self.final_path.endswith(".parquet"):
+            return real_finish(self)
+        data = bytes(self.data)
+        unfinished.append((self.final_path, lambda: self.storage.finish_staged(self.token, data)))
+        self.settled = True
+        return StagedFile(final_path=self.final_path, token=self.token, size=len(data))
+
+    def run(self: SlotAttempt, tables: Any, write: Any) -> Any:
+        result = real_run(self, tables, write)
+        for path, late in list(unfinished):
+            if f"_{self.attempt.token}_" in path:
+                unfinished.remove((path, late))
+                late()
+        return result
+
+    _put(stack, StagedBytes, "finish", finish)
+    _put(stack, SlotAttempt, "run", run)
+    _put(stack, Control, "verify_staged", lambda self, files: None)
+
+
+@_bug
+def _publish_before_marker(stack: ExitStack) -> None:
+    """The RFC's literal order: a task makes its files visible, and the loser deletes its own."""
+    real = SlotAttempt._win
+
+    def win(self: SlotAttempt, mine: CompletionMarker) -> CompletionMarker:
+        self.plan.storage.publish_all([file.staged for file in mine.files])
+        return real(self, mine)
+
+    _put(stack, SlotAttempt, "_win", win)
+
+
+@_bug
+def _no_decision_object(stack: ExitStack) -> None:
+    """Everybody decides for himself."""
+    _put(stack, Control, "decide", lambda self, wanted: wanted)
+    _put(stack, Control, "decision", lambda self: None)
+
+
+@_bug
+def _rollback_without_abort(stack: ExitStack) -> None:
+    """A rollback decides nothing; the driver that it believes dead may still commit."""
+    real = Control.decide
+
+    def decide(self: Control, wanted: Decision) -> Decision:
+        return wanted if isinstance(wanted, Abort) else real(self, wanted)
+
+    _put(stack, Control, "decide", decide)
+
+
+@_bug
+def _decision_read_again(stack: ExitStack) -> None:
+    """Whoever finishes a write goes by what is decided when he comes to it, not by what he had looked at."""
+    real = forward.roll_forward
+
+    def roll_forward(table: Any, where: Control, commit: Commit, **how: Any) -> Any:
+        if forward.look(table, where.folder, commit.action) is None:
+            again = where.decision()
+            if isinstance(again, Commit):
+                table.storage.publish_all(again.files)
+                table.storage.publish(again.commit_file)
+                return forward.Ending.DURABLE
+        return real(table, where, commit, **how)
+
+    for module in (transaction, rollback):
+        _put(stack, module, "roll_forward", roll_forward)
+
+
+@_bug
+def _no_look_after_deciding(stack: ExitStack) -> None:
+    """What happened while a driver slept does not interest it."""
+    _put(stack, forward, "look", lambda table, folder, action: None)
+    _put(stack, forward, "_glance", lambda table, folder, commit: None)
+
+
+@_bug
+def _commit_file_put_plainly(stack: ExitStack) -> None:
+    """The commit file is written, and not consumed from where it was staged."""
+    _commit_by(stack, lambda storage, staged, data: storage.put_if_absent(staged.final_path, data))
+
+
+@_bug
+def _commit_file_linked(stack: ExitStack) -> None:
+    """The commit file is copied into place: its source stays."""
+
+    def link(storage: Storage, staged: StagedFile, data: bytes) -> None:
+        storage.put(staged.final_path, data)
+
+    _commit_by(stack, link)
+
+
+def _commit_by(stack: ExitStack, how: Callable[[Storage, StagedFile, bytes], None]) -> None:
+    for kind in (SimulatedBucket, SimulatedDisk):
+        real = kind.publish
+
+        def publish(self: Any, staged: StagedFile, real: Any = real) -> None:
+            if staged.final_path.endswith(".parquet"):
+                real(self, staged)
+            else:
+                how(self, staged, b"x" * staged.size)
+
+        _put(stack, kind, "publish", publish)
+
+
+@_bug
+def _blind_sweep(stack: ExitStack) -> None:
+    """What is not on the active timeline was never committed, says a sweep that knows no archive."""
+    real = forward.look
+
+    def look(table: Any, folder: ControlFolder, action: Any) -> Any:
+        found = real(table, folder, action)
+        return forward.Ending.GIVEN_UP if found is forward.Ending.OUT_OF_SIGHT else found
+
+    _put(stack, forward, "look", look)
+
+
+@_bug
+def _parents_made_by_tasks(stack: ExitStack) -> None:
+    """A task that finds its folders gone makes them again."""
+    real_folder, real_stage, real_put = (
+        SimulatedDisk.make_folder,
+        SimulatedDisk.stage,
+        SimulatedDisk.put_if_absent,
+    )
+
+    def make_folder(self: Any, folder: str, *, under: str = "") -> None:
+        real_folder(self, folder)
+
+    def stage(self: Any, folder: str, name: str, final_path: str) -> Any:
+        real_folder(self, folder)
+        return real_stage(self, folder, name, final_path)
+
+    def put_if_absent(self: Any, path: str, data: bytes) -> None:
+        real_folder(self, path.rpartition("/")[0])
+        real_put(self, path, data)
+
+    _put(stack, SimulatedDisk, "make_folder", make_folder)
+    _put(stack, SimulatedDisk, "stage", stage)
+    _put(stack, SimulatedDisk, "put_if_absent", put_if_absent)
+
+
+@_bug
+def _negative_gate(stack: ExitStack) -> None:
+    """A write is open as long as no finalize marker is there, which goes with the other markers."""
+
+    def is_open(plan: Any) -> bool:
+        return plan.storage.stat(plan.control.finalize) is None
+
+    _put(stack, actors, "is_open", is_open)
+
+
+@_bug
+def _control_files_in_temp(stack: ExitStack) -> None:
+    """Completion markers lie beside the begin markers, where Hudi's rollback stumbles over them."""
+
+    def completion(self: ControlFolder, slot: int) -> str:
+        return f"{marker_folder(self.instant)}/{slot}.cm"
+
+    _put(stack, ControlFolder, "completion", completion)
+
+
+@_bug
+def _a_slot_without_a_marker_is_taken_for_an_empty_one(stack: ExitStack) -> None:
+    """Finalize does not insist on every slot."""
+    real = Control.completions
+
+    def completions(self: Control, slots: Any) -> Any:
+        wanted = list(slots)
+        found = real(self, wanted[:-1]) if len(wanted) > 1 else real(self, wanted)
+        return {
+            slot: found.get(slot)
+            or CompletionMarker(slot=slot, attempt="0-0-0", input=Fingerprint(rows=0), files=())
+            for slot in wanted
+        }
+
+    _put(stack, Control, "completions", completions)
+
+
+@_bug
+def _the_decision_is_removed_first(stack: ExitStack) -> None:
+    """Cleaning up begins with the decision, so a rollback that comes late decides anew."""
+    real = Control.remove
+
+    def remove(self: Control, published: Any = ()) -> None:
+        if self.storage.staging is Staging.MULTIPART:
+            self.storage.delete(self.folder.decision)
+        real(self, published)
+
+    _put(stack, Control, "remove", remove)
+
+
+@_bug
+def _a_failed_write_says_nothing_to_the_others(stack: ExitStack) -> None:
+    """A driver that fails does not decide ABORT, and tells its caller that the write failed."""
+    _put(stack, transaction.Transaction, "abort", lambda self, reason: True)

@@ -1,0 +1,319 @@
+"""Who goes next, and what goes wrong: one choice after the other, all of them from one source.
+
+Every actor is a greenlet that runs ordinary code.  It gives way at each of its storage calls; the
+scheduler then picks an actor, decides on a fault, lets the call happen, and hands out the answer.
+So a whole run is a function of its choices, and the same seed gives the same run to the letter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from sparkrobust.errors import UnavailableError
+from sparkrobust.world import Clock, Hands, Ids
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_EPOCH_MS = 1_704_067_200_000
+
+
+class Fault(Enum):
+    """What may happen to one storage call."""
+
+    NONE = "none"
+    KILLED_BEFORE = "killed before"
+    KILLED_AFTER = "killed after"
+    DROPPED = "dropped"
+    """It never arrives; the caller waits in vain."""
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+    """It arrives long after the caller has stopped waiting."""
+    TWICE = "twice"
+    """It arrives twice, and the second answer is the one that comes back."""
+
+
+CHANGING_ONLY = (Fault.LATE, Fault.TWICE)
+
+
+class Killed(BaseException):
+    """The process is gone.  Nothing of it runs any more, whatever its code would like to do."""
+
+
+class Stuck(Exception):
+    """The actors did not come to an end in the steps that they had."""
+
+
+class Choices:
+    """Where choices come from."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def among(self, options: list[T]) -> T:
+        return options[0] if len(options) == 1 else self.random.choice(options)
+
+    def happens(self, chance: float) -> bool:
+        return chance > 0 and self.random.random() < chance
+
+
+@dataclass(eq=False)
+class Actor:
+    """One process of the simulated world."""
+
+    name: str
+    ready: Callable[[], bool] = lambda: True
+    dead: bool = False
+    ended: bool = False
+    result: Any = None
+    error: BaseException | None = None
+    asleep: int = 0
+    """Steps for which it is frozen."""
+    awake: bool = True
+    """It was not frozen since its last step."""
+    call: str = ""
+    _effect: Callable[[], Any] | None = None
+    _changes: bool = False
+    _greenlet: Any = None
+
+    @property
+    def alive(self) -> bool:
+        return not (self.dead or self.ended)
+
+    @property
+    def failed(self) -> bool:
+        return self.dead or self.error is not None
+
+
+@dataclass
+class Rates:
+    """How often what goes wrong."""
+
+    faults: dict[Fault, float] = field(default_factory=dict)
+    freeze: float = 0.0
+    longest_freeze: int = 0
+    sleepy: str = ""
+    """Who is about to make a call like this one is frozen every other time."""
+    deadly: str = ""
+    """Who is about to make a call like this one dies every other time."""
+
+
+class SimulatedClock(Clock):
+    """Time that passes by steps."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now_ms(self) -> int:
+        return _EPOCH_MS + self._world.ms
+
+    def elapsed(self) -> float:
+        return self._world.ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self._world.pause()
+        self._world.ms += int(seconds * 1000)
+
+
+class SimulatedIds(Ids):
+    """Names from the world's choices."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._random = choices.random
+
+    def nonce(self) -> str:
+        return f"{self._random.getrandbits(64):016x}"
+
+    def uuid(self) -> str:
+        digits = f"{self._random.getrandbits(128):032x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    def number(self) -> int:
+        return self._random.getrandbits(31)
+
+
+class OneHand(Hands):
+    """One thing after the other."""
+
+    def map(self, work: Callable[[T], R], items: Iterable[T], *, most: int) -> list[R]:
+        return [work(item) for item in items]
+
+
+class World:
+    """Actors, and the one who decides about them.
+
+    Parameters
+    ----------
+    look
+        Called after every step; raises if something is not as it must be.
+    """
+
+    def __init__(self, choices: Choices, rates: Rates, look: Callable[[], None] = lambda: None) -> None:
+        self.choices, self.rates, self.look = choices, rates, look
+        self.ms = 0
+        self.steps = 0
+        self.actors: list[Actor] = []
+        self.late: list[tuple[str, Callable[[], Any]]] = []
+        self.log: list[str] = []
+        self.injected: dict[Fault, int] = {}
+        self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand()
+        self._main = getcurrent()
+
+    # -- in an actor -------------------------------------------------------------------------------------
+
+    def call(self, name: str, path: str, effect: Callable[[], T], *, changes: bool) -> T:
+        """A storage call of the actor that runs: its turn ends here, and comes again with the answer."""
+        actor = self._current()
+        if actor is None:
+            return effect()
+        if actor.dead:
+            raise Killed
+        actor.call, actor._effect, actor._changes = f"{name} {path}", effect, changes
+        answer: T = self._main.switch()
+        return answer
+
+    def pause(self) -> None:
+        """A turn that does nothing."""
+        self.call("pause", "", lambda: None, changes=False)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Not to be chosen before the condition holds."""
+        actor = self._current()
+        assert actor is not None
+        actor.ready = condition
+        try:
+            self.pause()
+        finally:
+            actor.ready = lambda: True
+
+    def _current(self) -> Actor | None:
+        return getattr(getcurrent(), "actor", None)
+
+    # -- outside of actors -------------------------------------------------------------------------------
+
+    def spawn(self, name: str, function: Callable[[], Any]) -> Actor:
+        """A new process; it does nothing before it is chosen."""
+        actor = Actor(name=name, call="begins")
+
+        def body() -> None:
+            try:
+                actor.result = function()
+            except Killed:
+                pass
+            except Exception as error:
+                actor.error = error
+            actor.ended = True
+
+        actor._greenlet = greenlet(body, parent=self._main)
+        actor._greenlet.actor = actor  # type: ignore[attr-defined]
+        self.actors.append(actor)
+        return actor
+
+    def run(self, *, steps: int, until: Callable[[], bool] = lambda: False) -> None:
+        """Go on until all have ended, or wait for each other in vain."""
+        for _ in range(steps):
+            if until():
+                return
+            able = [actor for actor in self.actors if actor.alive and not actor.asleep and actor.ready()]
+            sleepers = [actor for actor in self.actors if actor.alive and actor.asleep]
+            for actor in sleepers:
+                actor.asleep -= 1
+            if not able and not self.late:
+                if not sleepers:
+                    return
+                continue
+            self._turn(able)
+        raise Stuck(
+            f"not at an end after {steps} steps: {[a.name + ': ' + a.call for a in self.actors if a.alive]}"
+        )
+
+    def _turn(self, able: list[Actor]) -> None:
+        self.steps += 1
+        self.ms += 7
+        if self.late and (not able or self.choices.happens(0.1)):
+            what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
+            self._note("network", what, "arrives late", _tried(effect))
+        else:
+            actor = self.choices.among(able)
+            sleepy = self.rates.sleepy and self.rates.sleepy in actor.call and actor.awake
+            if self.choices.happens(0.5 if sleepy else self.rates.freeze):
+                actor.awake = False
+                actor.asleep = self.choices.random.randint(1, self.rates.longest_freeze)
+                return
+            actor.awake = True
+            self._step(actor, self._fault(actor))
+        self.look()
+
+    def _fault(self, actor: Actor) -> Fault:
+        if actor._effect is None or actor.call.startswith("pause"):
+            return Fault.NONE
+        if self.rates.deadly and self.rates.deadly in actor.call and self.choices.happens(0.5):
+            return Fault.KILLED_BEFORE
+        for fault, chance in self.rates.faults.items():
+            if (actor._changes or fault not in CHANGING_ONLY) and self.choices.happens(chance):
+                return fault
+        return Fault.NONE
+
+    def _step(self, actor: Actor, fault: Fault) -> None:
+        effect, actor._effect = actor._effect, None
+        assert actor._greenlet is not None
+        if effect is None:
+            actor._greenlet.switch()
+            return
+        if fault is not Fault.NONE:
+            self.injected[fault] = self.injected.get(fault, 0) + 1
+        answer: Any = None
+        if fault is Fault.KILLED_BEFORE:
+            self._note(actor.name, actor.call, fault.value, None)
+            self.kill(actor)
+            return
+        if fault in (Fault.DROPPED, Fault.LATE):
+            answer = UnavailableError(f"no answer to {actor.call}")
+            if fault is Fault.LATE:
+                self.late.append((f"{actor.name}: {actor.call}", effect))
+        else:
+            answer = _tried(effect)
+            if fault is Fault.TWICE:
+                answer = _tried(effect)
+            if fault is Fault.ANSWER_LOST:
+                answer = UnavailableError(f"no answer to {actor.call}")
+        self._note(actor.name, actor.call, fault.value, answer)
+        if fault is Fault.KILLED_AFTER:
+            self.kill(actor)
+            return
+        if isinstance(answer, Exception):
+            actor._greenlet.throw(answer)
+        else:
+            actor._greenlet.switch(answer)
+
+    def kill(self, actor: Actor) -> None:
+        """End a process where it stands."""
+        actor.dead = True
+        if actor._greenlet:  # it has begun, and not ended
+            actor._greenlet.throw(Killed())
+
+    def end(self) -> None:
+        """Nobody goes on."""
+        for actor in self.actors:
+            if actor.alive:
+                self.kill(actor)
+
+    def _note(self, who: str, call: str, fault: str, answer: object) -> None:
+        told = f" -> {type(answer).__name__}" if isinstance(answer, Exception) else ""
+        self.log.append(
+            f"{self.steps:5d} {who:12s} {call}" + (f"  [{fault}]" if fault != "none" else "") + told
+        )
+
+
+def _tried(effect: Callable[[], Any]) -> Any:
+    """What comes of it, or the error that does."""
+    try:
+        return effect()
+    except Exception as error:
+        return error

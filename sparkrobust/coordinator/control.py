@@ -1,0 +1,201 @@
+"""The control folder of a write, as drivers use it: open and close the gate, read what is done, decide.
+
+Every step may be done again, and by another driver: whoever comes second finds what the first one
+did and goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from sparkrobust.coordinator.leftovers import discard_uploads, remove_markers
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core import decision as decisions
+from sparkrobust.core.control_object import Kind
+from sparkrobust.core.decision import Commit, Decision
+from sparkrobust.core.markers import CompletionMarker, Gate
+from sparkrobust.core.names import ControlFolder, marker_folder, parse_begin_marker
+from sparkrobust.core.written import WrittenFile
+from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, Staging, Storage
+
+_READERS = 16
+_LOOKS = 5
+_LOOK_PAUSE_SECONDS = 1.0
+
+
+class Control:
+    """One write's control folder."""
+
+    def __init__(self, table: HudiTable, folder: ControlFolder) -> None:
+        self.folder = folder
+        self._table = table
+
+    @property
+    def storage(self) -> Storage:
+        return self._table.storage
+
+    # -- the gate ----------------------------------------------------------------------------------------
+
+    def open_gate(self, gate: Gate) -> None:
+        """Make the places that tasks write to, and let them in."""
+        storage, folder = self.storage, self.folder
+        storage.make_staging(folder.staging)
+        storage.make_folder(folder.completions)
+        storage.make_folder(marker_folder(folder.instant))
+        try:
+            self._put(folder.gate, gate.render(Kind.GATE, folder.nonce))
+        except NotFoundError as error:
+            raise self._given_up() from error
+
+    def gate(self) -> Gate | None:
+        """What the write is to be, from the gate or from the finalize marker, if either is there."""
+        for path, kind in ((self.folder.finalize, Kind.FINALIZE), (self.folder.gate, Kind.GATE)):
+            with contextlib.suppress(NotFoundError):
+                return Gate.parse(self.storage.read(path), kind, nonce=self.folder.nonce, path=path)
+        return None
+
+    def close_gate(self, gate: Gate) -> None:
+        """From here on no attempt begins, and on a store with folders none ends.
+
+        Raises
+        ------
+        FencedError
+            Somebody gave the write up meanwhile.
+        """
+        storage, folder = self.storage, self.folder
+        try:
+            first = self._put(folder.finalize, gate.render(Kind.FINALIZE, folder.nonce))
+            # The gate goes after the finalize marker: who puts a first one behind it has slept
+            # through the end of the write, and its cleaning up.
+            if first and storage.stat(folder.gate) is None:
+                raise self._given_up()
+            storage.delete(folder.gate)
+            storage.seal(folder.staging, folder.sealed)
+        except NotFoundError as error:
+            raise self._given_up() from error
+
+    def _given_up(self) -> FencedError:
+        return FencedError(
+            f"the write {self.folder.instant} was given up by another writer; it committed nothing",
+            instant=self.folder.instant,
+            path=self.storage.url,
+            hint="run one writer at a time, or give all the same lock provider",
+        )
+
+    # -- what is done ------------------------------------------------------------------------------------
+
+    def completions(self, slots: Iterable[int]) -> dict[int, CompletionMarker]:
+        """The completion markers of these slots that are there, their files where they now lie.
+
+        Each is asked for by its name: a listing may not show it yet.
+        """
+
+        def read(slot: int) -> CompletionMarker | None:
+            try:
+                data = self.storage.read(self.folder.completion(slot))
+            except NotFoundError:
+                return None
+            return self._sealed(CompletionMarker.parse(data, self.folder, slot))
+
+        found = self._table.hands.map(read, slots, most=_READERS)
+        return {marker.slot: marker for marker in found if marker is not None}
+
+    def _sealed(self, marker: CompletionMarker) -> CompletionMarker:
+        folder = self.folder
+
+        def moved(file: WrittenFile) -> WrittenFile:
+            return replace(file, staged=file.staged.moved(folder.staging, folder.sealed))
+
+        return replace(marker, files=tuple(map(moved, marker.files)))
+
+    def verify_staged(self, files: Iterable[WrittenFile]) -> None:
+        """``CorruptTableError`` unless every file lies there with its size, where the store can tell."""
+        if self.storage.staging is Staging.MULTIPART:
+            return  # the parts' tags are checked by the store when it puts them together
+        there = {info.path: info.size for info in self.storage.list(self.folder.sealed)[0]}
+        for file in files:
+            size = there.get(file.staged.token)
+            if size != file.staged.size:
+                raise CorruptTableError(
+                    f"{file.staged.token} was staged with {file.staged.size} bytes and now has "
+                    f"{'none' if size is None else size}",
+                    path=file.staged.token,
+                    instant=self.folder.instant,
+                )
+
+    # -- the decision ------------------------------------------------------------------------------------
+
+    def decision(self) -> Decision | None:
+        """How it was decided that the write ends."""
+        try:
+            return decisions.parse(self.storage.read(self.folder.decision), self.folder)
+        except NotFoundError:
+            return None
+
+    def decide(self, wanted: Decision) -> Decision:
+        """Put the decision if there is none; the one that stands, which may be another.
+
+        Raises
+        ------
+        FencedError
+            The write has ended, and was cleaned away.
+        UnavailableError
+            It could not be found out.
+        """
+        unclear: UnavailableError | None = None
+        for attempt in range(_LOOKS):
+            if attempt:
+                self._table.clock.sleep(_LOOK_PAUSE_SECONDS)
+            try:
+                self._put(self.folder.decision, decisions.render(wanted, self.folder.nonce))
+                there = self.decision()
+                # It goes last of all: a commit decided where the finalize marker is gone came too late.
+                late = isinstance(there, Commit) and self.storage.stat(self.folder.finalize) is None
+            except UnavailableError as error:
+                unclear = error
+                continue
+            except NotFoundError as error:
+                raise self._given_up() from error
+            if there is None or (late and there == wanted):
+                raise self._given_up()
+            return there
+        assert unclear is not None
+        raise unclear
+
+    def _put(self, path: str, data: bytes) -> bool:
+        """Put what says the same whoever puts it; whether we were the first."""
+        try:
+            self.storage.put_if_absent(path, data)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def revoke(self) -> None:
+        """Throw away all that is staged: nothing of the write can become visible any more."""
+        storage, folder = self.storage, self.folder
+        storage.delete(folder.gate)
+        # In this order, as a driver that seals in between would move files out of our reach.
+        storage.delete_tree(folder.staging)
+        storage.delete_tree(folder.sealed)
+        discard_uploads(storage, folder.instant)
+
+    def remove(self, published: Collection[str] = ()) -> None:
+        """Remove all traces of a write that has ended, but for what it published.
+
+        The decision goes last: whoever slept through the end must still find how it was decided.
+        """
+        storage, folder = self.storage, self.folder
+        remove_markers(storage, folder.instant, published)
+        if storage.staging is Staging.MULTIPART:
+            files, folders = storage.list(folder.path)
+            for inner in folders:
+                storage.delete_tree(inner)
+            for info in files:
+                if info.path != folder.decision:
+                    storage.delete(info.path)
+        storage.delete_tree(folder.path)

@@ -1,0 +1,106 @@
+"""Finishing a write whose COMMIT is decided: by its own driver, or by whoever finds it.
+
+The decision says everything, so all who finish do the same things in the same order, and each thing
+consumes its source: it happens once, whoever does it, and can't happen again later.  Before anything
+is published comes a look, since a driver may have slept since it decided: the write may have been
+finished, and cleaned away, or rolled back by a writer of Hudi's that knows nothing of decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.partitions import make_partitions
+from sparkrobust.coordinator.stand_in import replace_properties, restore_properties, retire_old_partitions
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.decision import Commit
+from sparkrobust.core.instant import Action, State
+from sparkrobust.core.names import ControlFolder, instant_file
+from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
+from sparkrobust.storage.contract import NotFoundError
+
+
+class Ending(Enum):
+    """What became of a write whose COMMIT was decided."""
+
+    DURABLE = "durable"
+    GIVEN_UP = "given up"
+    """A writer that goes by no decision rolled it back."""
+    OUT_OF_SIGHT = "out of sight"
+    """It is older than the active timeline, which so can't tell; nothing of it may be touched."""
+
+
+def look(table: HudiTable, folder: ControlFolder, action: Action) -> Ending | None:
+    """Whether a write has ended; ``None`` while it is inflight.
+
+    The timeline is seen anew: who acts on a decision that another driver put can't know how old it is.
+    """
+    table.reload()
+    found = table.timeline.find(folder.instant, action)
+    if found is not None and not found.pending:
+        return Ending.DURABLE
+    if found is not None and found.state is State.INFLIGHT:
+        return None
+    if table.timeline.start is not None and folder.instant < table.timeline.start:
+        return Ending.OUT_OF_SIGHT
+    return Ending.GIVEN_UP
+
+
+def _glance(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending | None:
+    """The same by two names, where the decision is known to be the one that the write ends by."""
+    done = commit.instant(folder)
+    if table.storage.stat(instant_file(done)) is not None:
+        return Ending.DURABLE
+    if table.storage.stat(instant_file(replace(done, state=State.INFLIGHT, completion=None))) is not None:
+        return None
+    return look(table, folder, commit.action)
+
+
+def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_hand: bool = False) -> Ending:
+    """Finish the write; may be done again, and by several at once.
+
+    Parameters
+    ----------
+    first_hand
+        We put this decision ourselves, just now, and it was the first one.
+    """
+    folder = control.folder
+    ending = _glance(table, folder, commit) if first_hand else look(table, folder, commit.action)
+    try:
+        if ending is None:
+            if commit.properties is not None:
+                replace_properties(table, commit.properties)
+            make_partitions(table, commit.new_partitions, folder.instant)
+            table.storage.publish_all(commit.files)
+            # Once more, as near to the commit as can be, for a writer that shares no lock with us.
+            ending = _glance(table, folder, commit)
+        if ending is None:
+            table.storage.publish(commit.commit_file)
+            ending = Ending.DURABLE
+    except NotFoundError:
+        # What is gone was published by another driver, or deleted by a foreign rollback.
+        ending = look(table, folder, commit.action) or Ending.GIVEN_UP
+    if ending is Ending.GIVEN_UP:
+        _undo(table, commit)
+    return ending
+
+
+def _undo(table: HudiTable, commit: Commit) -> None:
+    """Take back what was done of a commit that a foreign rollback has made impossible."""
+    for file in commit.files:
+        table.storage.delete(file.final_path)
+    if commit.properties is not None:
+        restore_properties(table, commit.properties)
+
+
+def tidy_up(table: HudiTable, control: Control, commit: Commit) -> None:
+    """After the commit: partitions of a replaced table, markers, what lost attempts have staged."""
+    if commit.properties is not None:
+        done = table.timeline.find(control.folder.instant, commit.action)
+        if done is not None and not done.pending:
+            metadata = table.commit(done)
+            assert isinstance(metadata, ReplaceCommitMetadata)
+            retire_old_partitions(table, commit, set(metadata.partition_to_replace_file_ids))
+    control.remove(published={file.final_path for file in commit.files})

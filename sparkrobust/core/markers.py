@@ -1,0 +1,224 @@
+"""What stands in a write's control folder, and what an attempt concludes from it (RFC-79).
+
+* The **gate** is open while it is there with the write's nonce: absent, unreadable or another one
+  means closed.  A fence that is there only while it holds could be missing for the wrong reason.
+* A **completion marker** says that a slot is done, by which attempt, with which files.  Whoever
+  puts it first has won the slot; everybody else serves what it says.
+* The **finalize marker** is the driver's: from now on no attempt writes, and the slots are these.
+
+Completion markers are put if absent, whole and durable; none is ever replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sparkrobust.core import control_object
+from sparkrobust.core.control_object import Kind
+from sparkrobust.core.fields import Fields
+from sparkrobust.core.instant import Action, InstantTime
+from sparkrobust.core.names import BaseFileName, ControlFolder, joined
+from sparkrobust.core.partition_path import problem_with
+from sparkrobust.core.write_status import OperationType
+from sparkrobust.core.written import WrittenFile
+from sparkrobust.errors import IndeterminateInputError
+
+_ATTEMPT_LENGTH = 64
+_SUM_RANGE = 1 << 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a write is going to be: all that a commit says and that its files do not tell."""
+
+    action: Action
+    operation: OperationType
+    schema: str
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Of the commit's extra metadata."""
+    replaces_table: bool = False
+    """Every file group that is there when it commits goes."""
+    new_properties: Mapping[str, str] | None = None
+    """What the table is afterwards, where the write puts a new one in place of the old one."""
+    may_drop_metadata_table: bool = False
+
+    def to_plain(self) -> dict[str, object]:
+        return {
+            "action": self.action.value,
+            "operation": self.operation.value,
+            "schema": self.schema,
+            "extra": dict(self.extra),
+            "replaces_table": self.replaces_table,
+            "new_properties": None if self.new_properties is None else dict(self.new_properties),
+            "may_drop_metadata_table": self.may_drop_metadata_table,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: object, *, path: str) -> Terms:
+        names = {field.name for field in cls.__dataclass_fields__.values()}
+        found = Fields(plain, names, path=path)
+        action, operation = found.text("action"), found.text("operation")
+        if action not in (Action.COMMIT.value, Action.REPLACE_COMMIT.value):
+            found.refuse("an action of a write", action)
+        if operation not in {one.value for one in OperationType}:
+            found.refuse("an operation", operation)
+        return cls(
+            action=Action(action),
+            operation=OperationType(operation),
+            schema=found.text("schema"),
+            extra=found.texts("extra"),
+            replaces_table=found.flag("replaces_table"),
+            new_properties=found.optional("new_properties", found.texts),
+            may_drop_metadata_table=found.flag("may_drop_metadata_table"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The open gate, and the finalize marker that takes its place."""
+
+    terms: Terms
+    slots: int | None
+    """How many there are; ``None`` as long as only Spark knows, which decides how many tasks it runs."""
+
+    def render(self, kind: Kind, nonce: str) -> bytes:
+        return control_object.render(kind, nonce, {"terms": self.terms.to_plain(), "slots": self.slots})
+
+    @classmethod
+    def parse(cls, data: bytes, kind: Kind, *, nonce: str, path: str) -> Gate:
+        plain = control_object.parse(data, kind, nonce=nonce, path=path)
+        found = Fields(plain, {"terms", "slots"}, path=path)
+        terms = Terms.from_plain(found.plain("terms"), path=path)
+        return cls(terms=terms, slots=found.optional("slots", found.count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """Which rows a slot was given, whatever their order: how many, and the sum of their keys' hashes."""
+
+    rows: int
+    keys: int | None = None
+    """``None`` where the rows can't differ from one reading to the next."""
+
+    def agrees_with(self, other: Fingerprint) -> bool:
+        """Whether both can be of the same rows."""
+        if self.keys is None or other.keys is None:
+            return self.rows == other.rows
+        return self == other
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" + (f" with the sum {self.keys:x}" if self.keys is not None else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionMarker:
+    """A slot that is done."""
+
+    slot: int
+    attempt: str
+    """The write token of the attempt that won."""
+    input: Fingerprint
+    files: tuple[WrittenFile, ...]
+
+    def to_plain(self) -> dict[str, object]:
+        return {
+            "slot": self.slot,
+            "attempt": self.attempt,
+            "rows": self.input.rows,
+            "keys": self.input.keys,
+            "files": [file.to_plain() for file in self.files],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: object, control: ControlFolder, slot: int) -> CompletionMarker:
+        """A marker of this slot, with no file outside of where a write's files belong."""
+        found = Fields(plain, {"slot", "attempt", "rows", "keys", "files"}, path=control.completion(slot))
+        if found.count("slot") != slot:
+            found.refuse(f"a marker of slot {slot}", found.count("slot"))
+        attempt = found.text("attempt")
+        if not 0 < len(attempt) <= _ATTEMPT_LENGTH:
+            found.refuse("an attempt's token", attempt)
+        keys = found.plain("keys")
+        if keys is not None and (type(keys) is not int or not 0 <= keys < _SUM_RANGE):
+            found.refuse("a sum of hashes", keys)
+        path = control.completion(slot)
+        files = tuple(WrittenFile.from_plain(one, path=path) for one in found.items("files"))
+        for file in files:
+            problem = _misplaced(file, control.instant, attempt)
+            if problem is not None:
+                found.refuse(problem, file.staged.final_path)
+        if len({file.staged.final_path for file in files}) != len(files):
+            found.refuse("each file once", attempt)
+        fingerprint = Fingerprint(rows=found.count("rows"), keys=keys)
+        return cls(slot=slot, attempt=attempt, input=fingerprint, files=files)
+
+    def render(self, nonce: str) -> bytes:
+        return control_object.render(Kind.COMPLETION, nonce, self.to_plain())
+
+    @classmethod
+    def parse(cls, data: bytes, control: ControlFolder, slot: int) -> CompletionMarker:
+        path = control.completion(slot)
+        plain = control_object.parse(data, Kind.COMPLETION, nonce=control.nonce, path=path)
+        return cls.from_plain(plain, control, slot)
+
+
+def _misplaced(file: WrittenFile, instant: InstantTime, attempt: str) -> str | None:
+    """What the place of a file should have been."""
+    stat, partition = file.stat, file.stat.partition_path or ""
+    if problem_with(partition) is not None:
+        return "a partition of the table"
+    name = BaseFileName(file_id=stat.file_id, write_token=attempt, instant=instant)
+    if BaseFileName.parse(str(name)) != name:
+        return "the name of a base file"
+    if not file.staged.final_path == stat.path == joined(partition, str(name)):
+        return f"the file {joined(partition, str(name))}"
+    if stat.file_size_in_bytes != file.staged.size:
+        return f"{stat.file_size_in_bytes} bytes"
+    return None
+
+
+# -- what an attempt does --------------------------------------------------------------------------------
+
+
+class Step(Enum):
+    """What an attempt does next."""
+
+    WRITE = "write"
+    """Nobody has done the slot."""
+    SERVE = "serve"
+    """Somebody has: read the rows only to compare them, and return what the marker says."""
+    REMAKE = "remake"
+    """The write is over: return what was written for the slot, and write nothing."""
+    FAIL = "fail"
+    """The write is over, and the write asked for a failure then."""
+
+
+def decide_attempt(*, open_gate: bool, done: bool, reuse: bool) -> Step:
+    """What an attempt does after its look.
+
+    Parameters
+    ----------
+    open_gate
+        The gate is there, with our nonce.
+    done
+        The slot has a completion marker.
+    reuse
+        ``hoodie.write.robust.on.finalized`` is ``reuse``.
+    """
+    if open_gate:
+        return Step.SERVE if done else Step.WRITE
+    if not reuse:
+        return Step.FAIL
+    return Step.SERVE if done else Step.REMAKE
+
+
+def refuse_other_rows(marker: CompletionMarker, again: Fingerprint, *, path: str) -> None:
+    """``IndeterminateInputError`` if another reading of a slot's rows gave other rows."""
+    if not marker.input.agrees_with(again):
+        raise IndeterminateInputError(
+            f"slot {marker.slot} was given {marker.input} at first and {again} when it was run again",
+            path=path,
+            hint="write rows that a second reading gives again: cache them, or store them first",
+        )

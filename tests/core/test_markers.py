@@ -1,0 +1,334 @@
+"""Control objects: what an attempt concludes from them, and that nothing else is ever taken for one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkrobust.core import control_object, decision, strict_json
+from sparkrobust.core.control_object import Kind
+from sparkrobust.core.decision import Abort, Commit, Decision, NewProperties
+from sparkrobust.core.instant import Action, InstantTime
+from sparkrobust.core.markers import (
+    CompletionMarker,
+    Fingerprint,
+    Gate,
+    Step,
+    Terms,
+    decide_attempt,
+    refuse_other_rows,
+)
+from sparkrobust.core.names import ControlFolder
+from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.core.written import StagedFile, WrittenFile
+from sparkrobust.errors import CorruptTableError, IndeterminateInputError, UnsupportedTableError
+
+NOW, LATER = InstantTime("20240101000000000"), InstantTime("20240101000001000")
+FOLDER = ControlFolder(instant=NOW, nonce="ab")
+ATTEMPT = "0-0-1"
+
+
+def written(number: int = 0, partition: str = "p") -> WrittenFile:
+    name = f"u-{number}_{ATTEMPT}_{NOW}.parquet"
+    path = f"{partition}/{name}" if partition else name
+    stat = WriteStat(
+        file_id=f"u-{number}", path=path, partition_path=partition, file_size_in_bytes=7, num_writes=1
+    )
+    return WrittenFile(
+        stat=stat, staged=StagedFile(final_path=path, token=f"{FOLDER.staging}/{name}", size=7)
+    )
+
+
+def marker(*files: WrittenFile) -> CompletionMarker:
+    return CompletionMarker(slot=3, attempt=ATTEMPT, input=Fingerprint(rows=5, keys=17), files=files)
+
+
+TERMS = Terms(
+    action=Action.REPLACE_COMMIT,
+    operation=OperationType.INSERT_OVERWRITE_TABLE,
+    schema="{}",
+    extra={"a": "b"},
+    replaces_table=True,
+    new_properties={"c": "d"},
+)
+COMMIT = Commit(
+    action=Action.COMMIT,
+    completion=LATER,
+    commit_file=StagedFile(
+        final_path=f".hoodie/timeline/{NOW}_{LATER}.commit", token=f"{FOLDER.path}/commit-1", size=9
+    ),
+    files=(written(0).staged, written(1).staged),
+    new_partitions=("p",),
+    properties=NewProperties(before={"a": "1"}, after={"a": "2"}),
+)
+DECISIONS: list[Decision] = [
+    COMMIT,
+    replace(COMMIT, files=(), new_partitions=(), properties=None),
+    Abort(reason="x"),
+]
+
+
+# -- what an attempt does ----------------------------------------------------------------------------
+
+
+def test_what_an_attempt_does_for_everything_that_it_may_see() -> None:
+    table = {
+        (True, False, True): Step.WRITE,
+        (True, False, False): Step.WRITE,
+        (True, True, True): Step.SERVE,
+        (True, True, False): Step.SERVE,
+        (False, False, True): Step.REMAKE,
+        (False, False, False): Step.FAIL,
+        (False, True, True): Step.SERVE,
+        (False, True, False): Step.FAIL,
+    }
+    for opened, done, reuse in product([True, False], repeat=3):
+        assert decide_attempt(open_gate=opened, done=done, reuse=reuse) is table[opened, done, reuse]
+
+
+@given(*[st.integers(0, 3)] * 2, *[st.sampled_from([None, 0, 1])] * 2)
+def test_rows_are_other_rows_if_their_number_or_a_known_sum_differs(
+    rows: int, again: int, keys: int | None, keys_again: int | None
+) -> None:
+    mine = replace(marker(), input=Fingerprint(rows=rows, keys=keys))
+    theirs = Fingerprint(rows=again, keys=keys_again)
+    same = rows == again and (None in (keys, keys_again) or keys == keys_again)
+    assert mine.input.agrees_with(theirs) is same
+    if same:
+        refuse_other_rows(mine, theirs, path="x")
+    else:
+        with pytest.raises(IndeterminateInputError, match=f"slot 3 was given {rows} rows"):
+            refuse_other_rows(mine, theirs, path="x")
+
+
+# -- there and back ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("files", [(), (written(),), (written(0), written(1, "q/r")), (written(0, ""),)])
+def test_a_completion_marker_comes_back_as_it_was(files: tuple[WrittenFile, ...]) -> None:
+    for one in (marker(*files), replace(marker(*files), input=Fingerprint(rows=0))):
+        assert CompletionMarker.parse(one.render("ab"), FOLDER, 3) == one
+
+
+@pytest.mark.parametrize("kind", [Kind.GATE, Kind.FINALIZE])
+@pytest.mark.parametrize("slots", [None, 0, 7])
+def test_a_gate_and_a_finalize_marker_come_back_as_they_were(kind: Kind, slots: int | None) -> None:
+    for terms in (TERMS, Terms(action=Action.COMMIT, operation=OperationType.UPSERT, schema="")):
+        gate = Gate(terms=terms, slots=slots)
+        assert Gate.parse(gate.render(kind, "ab"), kind, nonce="ab", path="x") == gate
+
+
+@pytest.mark.parametrize("wanted", DECISIONS)
+def test_a_decision_comes_back_as_it_was(wanted: Decision) -> None:
+    assert decision.parse(decision.render(wanted, "ab"), FOLDER) == wanted
+
+
+# -- what is none ------------------------------------------------------------------------------------
+
+OBJECTS = {
+    Kind.COMPLETION: marker(written()).render("ab"),
+    Kind.GATE: Gate(terms=TERMS, slots=1).render(Kind.GATE, "ab"),
+    Kind.FINALIZE: Gate(terms=TERMS, slots=1).render(Kind.FINALIZE, "ab"),
+    Kind.DECISION: decision.render(COMMIT, "ab"),
+}
+
+
+def parse(kind: Kind, data: bytes, folder: ControlFolder = FOLDER) -> object:
+    if kind is Kind.COMPLETION:
+        return CompletionMarker.parse(data, folder, 3)
+    if kind is Kind.DECISION:
+        return decision.parse(data, folder)
+    return Gate.parse(data, kind, nonce=folder.nonce, path="x")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_that_is_torn_anywhere_or_has_one_bit_changed_is_corrupt(kind: Kind) -> None:
+    whole = OBJECTS[kind]
+    for end in range(len(whole)):
+        with pytest.raises(CorruptTableError):
+            parse(kind, whole[:end])
+    for place in range(len(whole)):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        with pytest.raises((CorruptTableError, UnsupportedTableError)):
+            parse(kind, bytes(changed))
+    with pytest.raises(CorruptTableError):
+        parse(kind, whole + b" ")
+
+
+@pytest.mark.parametrize(("kind", "other"), [(k, o) for k in Kind for o in Kind if k is not o])
+def test_an_object_of_another_kind_is_corrupt(kind: Kind, other: Kind) -> None:
+    with pytest.raises(CorruptTableError, match=f"expected a {kind.value}, found a {other.value}"):
+        parse(kind, OBJECTS[other])
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_of_another_write_is_corrupt(kind: Kind) -> None:
+    with pytest.raises(CorruptTableError, match="of the write cd, found one of ab"):
+        parse(kind, OBJECTS[kind], replace(FOLDER, nonce="cd"))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_of_a_newer_version_is_left_alone_and_said_so(kind: Kind) -> None:
+    newer = OBJECTS[kind].replace(b" 1 ab ", b" 2 ab ", 1)
+    with pytest.raises(UnsupportedTableError, match="newer version of sparkrobust"):
+        parse(kind, newer)
+
+
+def test_an_object_beyond_any_sense_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_object, "MAX_BYTES", 100)
+    with pytest.raises(CorruptTableError, match="at most 100 bytes"):
+        parse(Kind.COMPLETION, OBJECTS[Kind.COMPLETION])
+
+
+def _resealed(kind: Kind, change: Any) -> bytes:
+    """An object with another body, whole and with the right sum: as a careful enemy makes it."""
+    body = json.loads(OBJECTS[kind].partition(b"\n")[2])
+    change(body)
+    text = json.dumps(body).encode()
+    return (
+        b"sparkrobust %s 1 ab %s\n" % (kind.value.encode(), hashlib.sha256(text).hexdigest().encode()) + text
+    )
+
+
+OUTSIDE = ["../x", "/etc/x", ".hoodie/x", "p/../../x", "p/./x", "q\0", ""]
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_a_marker_never_names_a_file_outside_of_its_partition(place: str) -> None:
+    name = written().staged.final_path.rpartition("/")[2]
+
+    def final(body: Any) -> None:
+        body["files"][0]["staged"]["final"] = f"{place}/{name}" if place else name
+
+    def everywhere(body: Any) -> None:
+        final(body)
+        body["files"][0]["stat"]["path"] = f"{place}/{name}"
+        body["files"][0]["stat"]["partition_path"] = place
+
+    for change in (final, everywhere):
+        if change is everywhere and not place:
+            continue
+        with pytest.raises(CorruptTableError):
+            parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_a_decision_never_names_a_file_outside_of_the_data(place: str) -> None:
+    name = written().staged.final_path.rpartition("/")[2]
+
+    def moved(body: Any) -> None:
+        body["files"][0]["final"] = f"{place}/{name}" if place else f"{place}/"
+
+    with pytest.raises(CorruptTableError):
+        parse(Kind.DECISION, _resealed(Kind.DECISION, moved))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body.update(commit={**body["commit"], "final": ".hoodie/hoodie.properties"}),
+        lambda body: body.update(
+            commit={**body["commit"], "final": f".hoodie/timeline/{LATER}_{LATER}.commit"}
+        ),
+        lambda body: body.update(action="clean"),
+        lambda body: body.update(completion="soon"),
+        lambda body: body.update(outcome="MAYBE"),
+        lambda body: body.update(before=None),
+        lambda body: body.update(new_partitions=["elsewhere"]),
+        lambda body: body["files"][0].update(final=f"p/u-0_{ATTEMPT}_{LATER}.parquet"),
+        lambda body: body.pop("files"),
+    ],
+)
+def test_an_odd_decision_is_corrupt(change: Any) -> None:
+    with pytest.raises(CorruptTableError):
+        parse(Kind.DECISION, _resealed(Kind.DECISION, change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body.update(slot=4),
+        lambda body: body.update(attempt=""),
+        lambda body: body.update(attempt="0-0-2"),
+        lambda body: body.update(attempt="x" * 65),
+        lambda body: body.update(rows=-1),
+        lambda body: body.update(rows=True),
+        lambda body: body.update(keys=-1),
+        lambda body: body.update(keys=1 << 64),
+        lambda body: body.update(more=1),
+        lambda body: body.update(files={}),
+        lambda body: body["files"].append(body["files"][0]),
+        lambda body: body["files"][0]["staged"].update(size=8),
+        lambda body: body["files"][0]["staged"].update(token=None),
+        lambda body: body["files"][0]["stat"].update(file_id="a_b"),
+        lambda body: body["files"][0]["stat"].update(file_id="v-0"),
+    ],
+)
+def test_an_odd_marker_is_corrupt(change: Any) -> None:
+    with pytest.raises(CorruptTableError):
+        parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body["terms"].update(action="clean"),
+        lambda body: body["terms"].update(operation="DANCE"),
+        lambda body: body["terms"].update(extra={"a": 1}),
+        lambda body: body["terms"].update(replaces_table="yes"),
+        lambda body: body["terms"].pop("schema"),
+        lambda body: body.update(slots=-1),
+        lambda body: body.update(terms=[]),
+    ],
+)
+def test_an_odd_gate_is_corrupt(change: Any) -> None:
+    with pytest.raises(CorruptTableError):
+        parse(Kind.GATE, _resealed(Kind.GATE, change))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(list(Kind)), st.data())
+def test_whatever_stands_in_a_whole_object_it_is_sound_or_corrupt(kind: Kind, data: st.DataObject) -> None:
+    """One value somewhere in a real object is another one; nothing else may come of it than an error."""
+
+    def change(body: Any) -> None:
+        place = body
+        while True:
+            key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+            inner = place[key]
+            if isinstance(inner, dict | list) and inner and data.draw(st.booleans()):
+                place = inner
+                continue
+            place[key] = data.draw(values)
+            return
+
+    with contextlib.suppress(CorruptTableError):
+        parse(kind, _resealed(kind, change))
+
+
+@given(st.sampled_from(list(Kind)), st.binary(max_size=300))
+def test_any_bytes_are_no_control_object(kind: Kind, data: bytes) -> None:
+    for one in (data, OBJECTS[kind].partition(b"\n")[0] + b"\n" + data):
+        with pytest.raises(CorruptTableError):
+            parse(kind, one)
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":2}', "NaN", "[Infinity]", "[" * 100_000, "{", ""])
+def test_json_that_we_would_not_write_is_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        strict_json.loads(text)
