@@ -18,9 +18,11 @@ ORACLE := .venv-oracle/bin/python
 HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
-WITHOUT_SPARK := $(filter-out tests/spark tests/packaging tests/interop tests/house tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+WITHOUT_SPARK := $(filter-out tests/spark tests/packaging tests/interop tests/house tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
 ON_NEWEST := tests/spark tests/packaging
+# The simulated world knows no Spark, but it is the same on every Python: once is enough.
+SEEDS ?= 0:20000
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
 ARGS ?=
 
@@ -63,10 +65,15 @@ interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against
 	@SPARKROBUST_ORACLE_PYTHON=$(CURDIR)/$(ORACLE) SPARKROBUST_ORACLE_JAR=$(CURDIR)/$(HUDI_JAR) \
 	    $(SPARK35) python -m pytest -q tests/interop $(ARGS)
 
+.PHONY: simulate
+simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults: make simulate SEEDS=0:1000
+	@.venv/bin/python -m fault_injection --seeds $(SEEDS)
+	@.venv/bin/python -m pytest -q tests/simulation $(ARGS)
+
 .PHONY: check
 check: .venv/.installed ## style (ruff), types (mypy --strict), layers, and that generated files are current
 	@.venv/bin/ruff check .
-	@.venv/bin/mypy -p sparkrobust
+	@.venv/bin/mypy
 	@$(NEWEST) python -m pytest -q tests/house
 
 .PHONY: bench

@@ -164,12 +164,13 @@ class World:
         self.injected: dict[Fault, int] = {}
         self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand()
         self._main = getcurrent()
+        self._running: Actor | None = None
 
     # -- in an actor -------------------------------------------------------------------------------------
 
     def call(self, name: str, path: str, effect: Callable[[], T], *, changes: bool) -> T:
         """A storage call of the actor that runs: its turn ends here, and comes again with the answer."""
-        actor = self._current()
+        actor = self._running
         if actor is None:
             return effect()
         if actor.dead:
@@ -184,16 +185,13 @@ class World:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Not to be chosen before the condition holds."""
-        actor = self._current()
+        actor = self._running
         assert actor is not None
         actor.ready = condition
         try:
             self.pause()
         finally:
             actor.ready = lambda: True
-
-    def _current(self) -> Actor | None:
-        return getattr(getcurrent(), "actor", None)
 
     # -- outside of actors -------------------------------------------------------------------------------
 
@@ -211,7 +209,6 @@ class World:
             actor.ended = True
 
         actor._greenlet = greenlet(body, parent=self._main)
-        actor._greenlet.actor = actor  # type: ignore[attr-defined]
         self.actors.append(actor)
         return actor
 
@@ -264,7 +261,7 @@ class World:
         effect, actor._effect = actor._effect, None
         assert actor._greenlet is not None
         if effect is None:
-            actor._greenlet.switch()
+            self._switch(actor, actor._greenlet.switch)
             return
         if fault is not Fault.NONE:
             self.injected[fault] = self.injected.get(fault, 0) + 1
@@ -288,15 +285,23 @@ class World:
             self.kill(actor)
             return
         if isinstance(answer, Exception):
-            actor._greenlet.throw(answer)
+            self._switch(actor, actor._greenlet.throw, answer)
         else:
-            actor._greenlet.switch(answer)
+            self._switch(actor, actor._greenlet.switch, answer)
+
+    def _switch(self, actor: Actor, switch: Callable[..., object], *answer: object) -> None:
+        """Let an actor go on, up to its next call."""
+        self._running = actor
+        try:
+            switch(*answer)
+        finally:
+            self._running = None
 
     def kill(self, actor: Actor) -> None:
         """End a process where it stands."""
         actor.dead = True
         if actor._greenlet:  # it has begun, and not ended
-            actor._greenlet.throw(Killed())
+            self._switch(actor, actor._greenlet.throw, Killed())
 
     def end(self) -> None:
         """Nobody goes on."""

@@ -16,7 +16,7 @@ from sparkrobust.core import decision as decisions
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
-from sparkrobust.core.names import ControlFolder, marker_folder, parse_begin_marker
+from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
 from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, Staging, Storage

@@ -157,6 +157,7 @@ def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
 
 
 def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: str) -> bool:
+    """Carry a rollback out; ``False`` if there was nothing to undo."""
     storage, started = table.storage, table.clock.elapsed()
     failed, plan_path = plan.instant_to_rollback, instant_file(replace(rollback, state=State.REQUESTED))
     victims = [
@@ -168,27 +169,29 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     for control in controls:
         with contextlib.suppress(FencedError):  # somebody has carried it out, and cleaned up
             control.decide(Abort(reason=reason))
-    if finish_decided(table, controls) or _is_complete(table, failed.commit_time, Action(failed.action)):
-        # It came to an end before ABORT was put: there is nothing to roll back.
+    durable = finish_decided(table, controls)
+    # Only now: an end that came before ABORT was put is on the timeline by now, and none comes after it.
+    table.reload()
+    write = table.timeline.find(failed.commit_time, Action(failed.action))
+    if not durable and write is not None and write.pending:
+        with contextlib.suppress(AlreadyExistsError):  # an earlier execution of this plan came as far
+            storage.put_if_absent(instant_file(replace(rollback, state=State.INFLIGHT)), b"")
+        for control in controls:
+            control.revoke()
+        for path in victims:
+            storage.delete(path)
         for state in (State.INFLIGHT, State.REQUESTED):
-            storage.delete(instant_file(replace(rollback, state=state)))
+            storage.delete(instant_file(_instant_of(failed, state)))
         table.reload()
+    elif durable or write is not None or _is_out_of_sight(table, failed.commit_time):
+        _withdraw(table, rollback)
         return False
-    inflight = replace(rollback, state=State.INFLIGHT)
-    with contextlib.suppress(AlreadyExistsError):  # an earlier execution of this plan came as far
-        storage.put_if_absent(instant_file(inflight), b"")
-    for control in controls:
-        control.revoke()
-    for path in victims:
-        storage.delete(path)
-    for state in (State.INFLIGHT, State.REQUESTED):
-        storage.delete(instant_file(_instant_of(failed, state)))
-    metadata = RollbackMetadata.of_plan(
-        plan,
-        rollback_instant=rollback.time,
-        time_taken_in_millis=int((table.clock.elapsed() - started) * 1000),
-    )
-    if not _is_complete(table, rollback.time, Action.ROLLBACK):
+    if not _is_complete(table, rollback):
+        metadata = RollbackMetadata.of_plan(
+            plan,
+            rollback_instant=rollback.time,
+            time_taken_in_millis=int((table.clock.elapsed() - started) * 1000),
+        )
         completion = next_time(table.clock, table.config, max(table.timeline.newest_time, rollback.time))
         done = replace(rollback, state=State.COMPLETED, completion=completion)
         storage.put_if_absent(instant_file(done), metadata.to_bytes())
@@ -199,11 +202,22 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     return True
 
 
-def _is_complete(table: HudiTable, time: str, action: Action) -> bool:
-    """Whether an instant has completed by now, by another driver's work."""
-    table.reload()
-    found = table.timeline.find(time, action)
+def _is_out_of_sight(table: HudiTable, time: str) -> bool:
+    """Whether the write is older than what the timeline tells: then it may be committed, and archived."""
+    return table.timeline.start is not None and time < table.timeline.start
+
+
+def _is_complete(table: HudiTable, rollback: Instant) -> bool:
+    found = table.timeline.find(rollback.time, Action.ROLLBACK)
     return found is not None and not found.pending
+
+
+def _withdraw(table: HudiTable, rollback: Instant) -> None:
+    """Take a rollback off the timeline that has nothing to undo."""
+    if not _is_complete(table, rollback):
+        for state in (State.INFLIGHT, State.REQUESTED):
+            table.storage.delete(instant_file(replace(rollback, state=state)))
+    table.reload()
 
 
 def _instant_of(info: InstantInfo, state: State) -> Instant:

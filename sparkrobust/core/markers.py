@@ -11,7 +11,7 @@ Completion markers are put if absent, whole and durable; none is ever replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -102,6 +102,12 @@ class Fingerprint:
     keys: int | None = None
     """``None`` where the rows can't differ from one reading to the next."""
 
+    def plus(self, other: Fingerprint) -> Fingerprint:
+        """Of these rows and those."""
+        known = self.keys is not None and other.keys is not None
+        keys = ((self.keys or 0) + (other.keys or 0)) % _SUM_RANGE if known else None
+        return Fingerprint(rows=self.rows + other.rows, keys=keys)
+
     def agrees_with(self, other: Fingerprint) -> bool:
         """Whether both can be of the same rows."""
         if self.keys is None or other.keys is None:
@@ -110,6 +116,9 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return f"{self.rows} rows" + (f" with the sum {self.keys:x}" if self.keys is not None else "")
+
+
+NO_ROWS = Fingerprint(rows=0, keys=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,11 +223,31 @@ def decide_attempt(*, open_gate: bool, done: bool, reuse: bool) -> Step:
     return Step.SERVE if done else Step.REMAKE
 
 
+def other_rows(
+    what: str, first: Fingerprint, again: Fingerprint, *, path: str | None = None
+) -> IndeterminateInputError:
+    """The error for rows that were others when they were read again."""
+    return IndeterminateInputError(
+        f"{what} was given {first} at first, and {again} when the input was read again",
+        path=path,
+        hint="write rows that a second reading gives again: cache them, or store them first",
+    )
+
+
 def refuse_other_rows(marker: CompletionMarker, again: Fingerprint, *, path: str) -> None:
     """``IndeterminateInputError`` if another reading of a slot's rows gave other rows."""
     if not marker.input.agrees_with(again):
-        raise IndeterminateInputError(
-            f"slot {marker.slot} was given {marker.input} at first and {again} when it was run again",
-            path=path,
-            hint="write rows that a second reading gives again: cache them, or store them first",
-        )
+        raise other_rows(f"slot {marker.slot}", marker.input, again, path=path)
+
+
+def refuse_lost_rows(
+    markers: Iterable[CompletionMarker], expected: Iterable[tuple[Set[int], Fingerprint]]
+) -> None:
+    """``IndeterminateInputError`` unless the slots together got the rows that were counted before."""
+    given = {marker.slot: marker.input for marker in markers}
+    for slots, rows in expected:
+        found = NO_ROWS
+        for slot in slots:
+            found = found.plus(given[slot])
+        if not rows.agrees_with(found):
+            raise other_rows(f"a set of {len(slots)} slots", rows, found)

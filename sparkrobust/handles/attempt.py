@@ -24,6 +24,7 @@ from sparkrobust.core.markers import (
     Gate,
     Step,
     decide_attempt,
+    other_rows,
     refuse_other_rows,
 )
 from sparkrobust.core.written import WrittenFile
@@ -107,6 +108,10 @@ class SlotAttempt:
         mine = CompletionMarker(
             slot=self.slot, attempt=self.attempt.token, input=counted.fingerprint, files=tuple(files)
         )
+        expected = self.plan.expected.get(self.slot, mine.input)
+        if not expected.agrees_with(mine.input):
+            self._discard(files)
+            raise other_rows(f"slot {self.slot}", expected, mine.input, path=self._path)
         # An unclear answer is raised: the marker may stand, and then names our files.
         winner = self._win(mine)
         if winner.attempt == mine.attempt:

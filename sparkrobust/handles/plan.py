@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from sparkrobust.core.file_ids import Slot
-from sparkrobust.core.markers import CompletionMarker
+from sparkrobust.core.markers import CompletionMarker, Fingerprint
 from sparkrobust.core.names import ControlFolder
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import InternalError
@@ -78,6 +79,8 @@ class WritePlan:
     """All slots; empty for a bulk insert, whose slots are those of its tasks."""
     tasks: tuple[int, ...] = ()
     """The task of each slot."""
+    expected: Mapping[int, Fingerprint] = field(default_factory=dict)
+    """By slot, which rows it must get, where that is known."""
     seed: str = ""
     """From which a bulk insert's tasks derive their file ids."""
     reuse: bool = True

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkrobust.handles.packing import unpack
-from sparkrobust.handles.plan import KEY, PATH
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH
 from sparkrobust.spark.frames import Frames, collect_arrow
 from sparkrobust.spark.prepare import Incoming
 from sparkrobust.spark.tasks import BAD_ORDERING, CountRows, PackRows, RepackKeys, UnpackRows
@@ -53,7 +53,7 @@ class Gathered:
         """How many rows each partition gets, and how many are wrong, in the columns of ``CountRows``."""
         counted = self._packed.mapInArrow(CountRows(), CountRows.SCHEMA)
         return counted.groupBy(PATH).agg(
-            *[F.sum(name).alias(name) for name in ("rows", "without_key", "bad_ordering")]
+            *[F.sum(name).alias(name) for name in ("rows", "keys", "without_key", "bad_ordering")]
         )
 
     def frame(self) -> DataFrame:
@@ -72,6 +72,6 @@ def _few(packed: DataFrame, chunks: int) -> pa.Table | None:
 
 def _unpacked(chunks: pa.ChunkedArray) -> pa.Table:
     if not len(chunks):
-        names = {PATH: pa.string(), KEY: pa.string(), BAD_ORDERING: pa.bool_()}
+        names = {PATH: pa.string(), KEY: pa.string(), BAD_ORDERING: pa.bool_(), FINGERPRINT: pa.int64()}
         return pa.table({name: pa.array([], kind) for name, kind in names.items()})
     return pa.concat_tables([unpack(one.as_buffer()) for one in chunks]).combine_chunks()

@@ -16,7 +16,7 @@ from sparkrobust import __version__, errors
 from sparkrobust.coordinator.recovery import result_of
 from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
-from sparkrobust.core.markers import CompletionMarker, Terms
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms, refuse_lost_rows
 from sparkrobust.core.names import VERSION, WRITE_ID
 from sparkrobust.core.outcome import WriteResult
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
@@ -112,6 +112,7 @@ class WriteRun:
             files=self.intent.file_options(),
             slots=routed.book.slots() if routed else (),
             tasks=routed.book.tasks() if routed else (),
+            expected=_single(routed.book.expected()) if routed else {},
             seed=self.intent.table.ids.uuid() if routed is None else "",
             reuse=self.intent.options.on_finalized is OnFinalized.REUSE,
         )
@@ -149,6 +150,8 @@ class WriteRun:
         with self._steps.taking("reconcile"):
             markers = transaction.finalize(self._slots(routed, results))
             _refuse_other_markers(results, markers)
+            if routed is not None:
+                refuse_lost_rows(markers, routed.book.expected())
         with self._steps.taking("complete"), self.interrupts.undisturbed():
             transaction.commit(markers)
         with self._steps.taking("clean up"), self.interrupts.undisturbed():
@@ -206,6 +209,11 @@ class WriteRun:
             files_discarded=sum(result.discarded for result in results),
             seconds=dict(self._steps.seconds),
         )
+
+
+def _single(expected: list[tuple[frozenset[int], Fingerprint]]) -> dict[int, Fingerprint]:
+    """The rows of slots that were counted by themselves."""
+    return {slot: rows for slots, rows in expected if len(slots) == 1 for slot in slots}
 
 
 def _refuse_other_markers(results: list[SlotResult], markers: list[CompletionMarker]) -> None:

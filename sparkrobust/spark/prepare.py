@@ -15,7 +15,7 @@ from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import SchemaConflictError
 from sparkrobust.formats.reconcile import reconcile
 from sparkrobust.formats.schema import TableSchema
-from sparkrobust.handles.plan import KEY, PATH, RESERVED_PREFIX, SEQUENCE, Derived
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, RESERVED_PREFIX, SEQUENCE, Derived
 from sparkrobust.options import Operation, SortMode, WriteOptions
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.keys import derived, field_type, partition_path, quoted, record_key, refuse_nested_type
@@ -61,7 +61,7 @@ def prepare(df: DataFrame, intent: Intent) -> Incoming:
     path = partition_path(config, rows.schema, readable_timestamps=readable).alias(PATH)
     if options.operation is Operation.DELETE:
         bad = _bad_ordering(config, options).alias(BAD_ORDERING)
-        return Incoming(frame=rows.select(key, path, bad), schema=schema)
+        return Incoming(frame=rows.select(key, path, bad, _fingerprint(key)), schema=schema)
     found = Derived()
     if not (intent.bulk and options.sort_mode is not SortMode.NONE):
         found = derived(config, rows.schema)
@@ -69,6 +69,7 @@ def prepare(df: DataFrame, intent: Intent) -> Incoming:
     if not intent.bulk:
         columns.append(_bad_ordering(config, options).alias(BAD_ORDERING))
         columns.append(F.monotonically_increasing_id().alias(SEQUENCE))
+        columns.append(_fingerprint(key))
     columns += [F.col(quoted_name(name)) for name in rows.columns]
     return Incoming(frame=rows.select(*columns), schema=schema, derived=found)
 
@@ -114,6 +115,11 @@ def _schema(rows: DataFrame, intent: Intent) -> TableSchema:
         set_null_for_missing=options.set_null_for_missing_columns or options.reconcile_schema,
         allow_column_drop=options.allow_column_drop,
     ).schema
+
+
+def _fingerprint(key: Column) -> Column:
+    """A number of the row's key, small enough that the numbers of very many rows can be added up."""
+    return F.xxhash64(key).bitwiseAND(F.lit(0xFFFFFFFF)).alias(FINGERPRINT)
 
 
 def _bad_ordering(config: TableConfig, options: WriteOptions) -> Column:

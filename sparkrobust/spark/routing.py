@@ -19,11 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkrobust.core.instant import Instant
+from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import ConflictError, InvalidInputError, UnavailableError
 from sparkrobust.handles.packing import pack
-from sparkrobust.handles.plan import KEY, PATH, SLOT, TARGET, Attempt, SlotResult, WritePlan
-from sparkrobust.handles.rows import bytes_of, check_path, refuse_missing_keys, single, split
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, SLOT, TARGET, Attempt, SlotResult, WritePlan
+from sparkrobust.handles.rows import bytes_of, check_path, members, refuse_missing_keys, single, split
+from sparkrobust.handles.rows import positions as positions_of
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.options import DuplicatePolicy, Operation
 from sparkrobust.spark import tagging
@@ -167,9 +169,10 @@ class Router:
 
     def _route_here(self, rows: pa.Table, book: SlotBook) -> Routed:
         with self._steps.taking("tag"):
-            pieces = self._pieces(book, rows.select([PATH, KEY, BAD_ORDERING]))
+            pieces = self._pieces(book, rows.select([PATH, KEY, BAD_ORDERING, FINGERPRINT]))
         with self._steps.taking("partition"):
-            rows = rows.drop_columns([BAD_ORDERING])
+            # What the driver has can't be other rows at the next reading.
+            rows = rows.drop_columns([BAD_ORDERING, FINGERPRINT])
             by_slot: dict[int, list[pa.Table]] = {}
             by_path: dict[str, list[_Piece]] = {}
             for piece in pieces:
@@ -219,18 +222,23 @@ class Router:
         drops = self._options.operation is Operation.INSERT
         for base, positions in held if not drops else []:
             self._refuse_pending_service(base)
-            rows = pc.sum(group.counts.take(positions)).as_py()
-            yield group.keys.take(positions), book.for_file(base, rows)
+            expected = group.fingerprint(positions)
+            slot = book.for_file(base, expected.rows)
+            book.expect([slot], expected)
+            yield group.keys.take(positions), slot
         if self._options.operation is Operation.DELETE:
             return
-        known = pc.unique(pa.concat_arrays([positions for _, positions in held])) if held else None
-        new = group.keys
-        if known is not None:
-            new = new.filter(pc.invert(pc.is_in(new, value_set=new.take(known))))
+        new = positions_of(len(group.keys))
+        if held:
+            new = new.filter(
+                pc.invert(members(len(group.keys), pa.concat_arrays([found for _, found in held])))
+            )
         low = 0
-        for slot, rows in book.for_inserts(group.partition, len(new), fillable):
-            yield new.slice(low, rows), slot
-            low += rows
+        for slot, keys in book.for_inserts(group.partition, len(new), fillable):
+            mine = new.slice(low, keys)
+            book.expect([slot], group.fingerprint(mine))
+            yield group.keys.take(mine), slot
+            low += keys
 
     @cached_property
     def _services(self) -> dict[str, Instant]:
@@ -283,18 +291,18 @@ class Router:
 
     # -- Spark has the rows --------------------------------------------------------------------------
 
-    def _count(self, gathered: Gathered) -> dict[str, int]:
+    def _count(self, gathered: Gathered) -> dict[str, Fingerprint]:
         """The rows of each partition; keys, ordering values and paths are checked on the way."""
         rows = gathered.counts().collect()
         refuse_missing_keys(sum(row.without_key for row in rows))
         tagging.refuse_bad_ordering(sum(row.bad_ordering for row in rows))
-        counts = {row[PATH]: row["rows"] for row in rows}
+        counts = {row[PATH]: Fingerprint(rows=row["rows"], keys=row["keys"]) for row in rows}
         for path in counts:
             check_path(path)
         return counts
 
     def _route_by_hash(
-        self, frame: DataFrame, book: SlotBook, files: list[BaseFile], counts: dict[str, int]
+        self, frame: DataFrame, book: SlotBook, files: list[BaseFile], counts: dict[str, Fingerprint]
     ) -> Routed:
         """Spark knows the keys: a row goes by its file, or by the hash of its key."""
         if not counts:
@@ -302,20 +310,25 @@ class Router:
         shares: list[Share] = []
         inserts = dict(counts)
         if self._intent.looks_up:
-            inserts = dict.fromkeys(counts, 0)
-            for row in frame.groupBy(PATH, FILE).agg(F.count(F.lit(1)).alias("rows")).collect():
+            inserts = {}
+            wanted = [F.count(F.lit(1)).alias("rows"), F.sum(FINGERPRINT).alias("keys")]
+            for row in frame.groupBy(PATH, FILE).agg(*wanted).collect():
+                found = Fingerprint(rows=row["rows"], keys=row["keys"])
                 if row[FILE] is None:
-                    inserts[row[PATH]] = row["rows"]
+                    inserts[row[PATH]] = found
                     continue
                 self._refuse_duplicates()
                 if self._options.operation is not Operation.INSERT:
                     self._refuse_pending_service(files[row[FILE]])
-                    slot = book.for_file(files[row[FILE]], row["rows"])
+                    slot = book.for_file(files[row[FILE]], found.rows)
+                    book.expect([slot], found)
                     shares.append(Share(partition=row[PATH], file=row[FILE], slot=slot))
         if self._options.operation is not Operation.DELETE:
             fillable = self._fillable(files)
-            for path, count in sorted(inserts.items()):
-                places = book.for_inserts(path, count, fillable.get(path, [])) if count else []
+            for path, new in sorted(inserts.items()):
+                places = book.for_inserts(path, new.rows, fillable.get(path, []))
+                # Which of them go where is known only by the shares of the hashes.
+                book.expect([slot for slot, _ in places], new)
                 shares += hash_ranges(places, path)
         return self._join_shares(frame, book, shares)
 

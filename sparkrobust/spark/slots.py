@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkrobust.core.file_ids import SizeLimits, Slot, spread_inserts
+from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.placement import pack, targets
 from sparkrobust.core.view import BaseFile
 
@@ -45,6 +46,7 @@ class SlotBook:
         self._new_prefix = new_prefix
         self._drafts: list[_Draft] = []
         self._by_path: dict[str, int] = {}
+        self._expected: list[tuple[frozenset[int], Fingerprint]] = []
 
     def for_file(self, base: BaseFile, rows: int) -> int:
         """The slot of an existing file group, which gets this many rows more."""
@@ -65,6 +67,23 @@ class SlotBook:
             shares.append((len(self._drafts), rows))
             self._drafts.append(_Draft(partition, None, rows))
         return shares
+
+    def expect(self, slots: Iterable[int], rows: Fingerprint) -> None:
+        """These slots are going to get these rows together, besides others that were said."""
+        self._expected.append((frozenset(slots), rows))
+
+    def expected(self) -> list[tuple[frozenset[int], Fingerprint]]:
+        """Sets of slots that have no slot in common, and the rows that each set is going to get."""
+        set_of: dict[int, frozenset[int]] = {}
+        rows_of: dict[frozenset[int], Fingerprint] = {}
+        for slots, rows in self._expected:
+            joined = {set_of[slot] for slot in slots if slot in set_of}
+            for other in joined:
+                rows = rows.plus(rows_of.pop(other))
+            whole = slots.union(*joined)
+            rows_of[whole] = rows
+            set_of |= dict.fromkeys(whole, whole)
+        return list(rows_of.items())
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InvalidKeyError
 from sparkrobust.formats.parquet import key_range_of
 from sparkrobust.handles.base_file import matching_keys, may_hold
 from sparkrobust.handles.packing import pack
-from sparkrobust.handles.plan import KEY, PATH
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH
 from sparkrobust.handles.rows import check_keys
 from sparkrobust.spark.frames import numbers
 from sparkrobust.spark.tasks import (
@@ -48,6 +49,13 @@ class KeyGroup:
     partition: str
     keys: pa.Array
     counts: pa.Array
+    fingerprints: pa.Array
+    """By key, summed over its rows."""
+
+    def fingerprint(self, positions: pa.Array) -> Fingerprint:
+        """Of the rows that have the keys at these positions."""
+        rows = pc.sum(self.counts.take(positions)).as_py() or 0
+        return Fingerprint(rows=rows, keys=pc.sum(self.fingerprints.take(positions)).as_py() or 0)
 
 
 def check(keys: pa.Table) -> None:
@@ -67,7 +75,8 @@ def refuse_bad_ordering(rows: int) -> None:
 
 def group_keys(keys: pa.Table) -> list[KeyGroup]:
     """The distinct keys by partition."""
-    counted = keys.group_by([PATH, KEY], use_threads=False).aggregate([([], "count_all")])
+    wanted = [([], "count_all"), (FINGERPRINT, "sum")]
+    counted = keys.group_by([PATH, KEY], use_threads=False).aggregate(wanted)
     paths = pc.dictionary_encode(counted[PATH].combine_chunks())
     codes = paths.indices if isinstance(paths, pa.DictionaryArray) else paths.combine_chunks().indices
     order = pc.sort_indices(codes)
@@ -80,7 +89,8 @@ def group_keys(keys: pa.Table) -> list[KeyGroup]:
         piece = ordered.slice(low, high - low).combine_chunks()
         keys_of = pa.concat_arrays(piece[KEY].chunks)
         counts = pa.concat_arrays(piece["count_all"].chunks)
-        found.append(KeyGroup(partition=path, keys=keys_of, counts=counts))
+        sums = pa.concat_arrays(piece[f"{FINGERPRINT}_sum"].chunks)
+        found.append(KeyGroup(partition=path, keys=keys_of, counts=counts, fingerprints=sums))
         low = high
     return found
 

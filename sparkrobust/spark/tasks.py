@@ -20,7 +20,7 @@ from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
-from sparkrobust.handles.plan import KEY, PATH, Attempt, Derived, SlotResult, WritePlan
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, Attempt, Derived, SlotResult, WritePlan
 from sparkrobust.handles.rows import missing_keys, single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import acknowledge, settle
@@ -105,23 +105,28 @@ class RepackKeys(Task):
     SCHEMA = CHUNK
 
     def run(self, batches: Batches) -> Made:
-        wanted = (table.select([PATH, KEY, BAD_ORDERING]) for table in _unpacked(batches))
+        wanted = (table.select([PATH, KEY, BAD_ORDERING, FINGERPRINT]) for table in _unpacked(batches))
         for table in pieces((batch for keys in wanted for batch in keys.to_batches()), self.size):
             yield pa.RecordBatch.from_arrays([pa.array([pack(table)], pa.binary())], ["chunk"])
 
 
 @dataclass(frozen=True)
 class CountRows(Task):
-    """Of packed rows: how many each partition gets, and what is wrong with how many of them."""
+    """Of packed rows: how many each partition gets and which, and what is wrong with how many of them."""
 
-    SCHEMA = f"{PATH} string, rows long, without_key long, bad_ordering long"
+    SCHEMA = f"{PATH} string, rows long, keys long, without_key long, bad_ordering long"
 
     def run(self, batches: Batches) -> Made:
         rows: Counter[str] = Counter()
+        keys: Counter[str] = Counter()
         without_key = bad_ordering = 0
         for table in _unpacked(batches):
-            for path in pc.value_counts(table[PATH]).to_pylist():
-                rows[path["values"]] += path["counts"]
+            counted = table.group_by([PATH], use_threads=False).aggregate(
+                [([], "count_all"), (FINGERPRINT, "sum")]
+            )
+            for found in counted.to_pylist():
+                rows[found[PATH]] += found["count_all"]
+                keys[found[PATH]] += found[f"{FINGERPRINT}_sum"]
             without_key += missing_keys(table)
             bad_ordering += pc.sum(table[BAD_ORDERING]).as_py() or 0
         if rows:
@@ -130,10 +135,11 @@ class CountRows(Task):
             columns = [
                 pa.array(list(rows), pa.string()),
                 pa.array(list(rows.values()), pa.int64()),
+                pa.array([keys[path] for path in rows], pa.int64()),
                 pa.array([without_key, *others], pa.int64()),
                 pa.array([bad_ordering, *others], pa.int64()),
             ]
-            yield pa.RecordBatch.from_arrays(columns, [PATH, "rows", "without_key", "bad_ordering"])
+            yield pa.RecordBatch.from_arrays(columns, [PATH, "rows", "keys", "without_key", "bad_ordering"])
 
 
 def _unpacked(batches: Batches) -> Iterator[pa.Table]:

@@ -23,9 +23,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(
-        ROOT / "sparkrobust", source / "sparkrobust", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for name in ("sparkrobust", "fault_injection"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     target = tmp_path_factory.mktemp("wheel")
     # The build tools are installed beside pytest, so that no index is asked for them again.
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
@@ -38,10 +37,11 @@ def test_the_wheel_is_named_after_the_one_version(wheel: Path) -> None:
     assert wheel.name == f"sparkrobust-{sparkrobust.__version__}-py3-none-any.whl"
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_the_licence(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_packages_and_the_licence(wheel: Path) -> None:
     inside = zipfile.ZipFile(wheel).namelist()
-    package = {path.relative_to(ROOT).as_posix() for path in members(ROOT)}
-    assert {name for name in inside if ".dist-info/" not in name} == package
+    kit = (ROOT / "fault_injection").rglob("*.py")
+    packages = {path.relative_to(ROOT).as_posix() for path in [*members(ROOT), *kit]}
+    assert {name for name in inside if ".dist-info/" not in name} == packages
     assert [name for name in inside if name.endswith("LICENSE")]
 
 
@@ -50,7 +50,7 @@ def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: Path) ->
     (metadata,) = [name for name in archive.namelist() if name.endswith("METADATA")]
     lines = archive.read(metadata).decode().splitlines()
     extras = {line.split(": ")[1] for line in lines if line.startswith("Provides-Extra")}
-    assert {"spark", "spark35", "spark4", "s3", "dev"} <= extras
+    assert {"spark", "spark35", "spark4", "s3", "chaos", "dev"} <= extras
     plain = [
         line.split(": ")[1] for line in lines if line.startswith("Requires-Dist") and "extra" not in line
     ]

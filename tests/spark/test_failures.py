@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +18,19 @@ from pyspark.sql import SparkSession
 import sparkrobust as sr
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.markers import CompletionMarker
-from sparkrobust.errors import ConflictError, FencedError, UnavailableError, UnsupportedTableError
+from sparkrobust.errors import (
+    ConflictError,
+    FencedError,
+    IndeterminateInputError,
+    UnavailableError,
+    UnsupportedTableError,
+)
+from sparkrobust.spark.frames import Frames
 from sparkrobust.storage.contract import StagedWriter
 from sparkrobust.storage.local import LocalStorage
 from tests.interop.tables import avro, completed, options, pending, properties
 from tests.spark.tables import DRIVER_BYTES, Subject, everything_in, frame, leftovers, names_of, refused
+from tests.spark.test_routing import WAYS
 
 DROP_METADATA = {"hoodie.write.robust.drop.metadata.table": "true"}
 
@@ -97,18 +106,53 @@ def test_a_store_that_is_away_for_a_while_fails_a_write_of_the_drivers_own_only_
     assert not pending(subject.path) and not leftovers(subject.path)
 
 
-def test_an_input_that_changes_between_two_readings_is_never_committed(
-    subject: Subject, tmp_path: Path
+@dataclass(frozen=True)
+class OnceThenOthers:
+    """Gives its rows as they are, and once the file is there with other keys, or some of them."""
+
+    switch: str
+    shift: int
+    most: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if os.path.exists(self.switch):
+                ids = [number + self.shift for number in batch["id"].to_pylist()]
+                batch = batch.set_column(0, batch.schema.field(0), pa.array(ids, pa.int32()))
+                batch = batch.slice(0, self.most)
+            yield batch
+
+
+@pytest.mark.parametrize("way", ["the driver looks the keys up", "Spark joins the keys"])
+@pytest.mark.parametrize(("shift", "most"), [(1, 100), (0, 9), (100, 100)])
+def test_an_input_that_gives_other_rows_when_it_is_read_again_is_not_committed(
+    way: str, shift: int, most: int, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows that the slots were made for are kept; only what Spark lost is read again."""
-    changing = tmp_path / "rows"
-    frame(subject.spark, [(i, "first", 5, "eu") for i in range(10, 20)]).write.parquet(str(changing))
-    df = subject.spark.read.parquet(str(changing))
-    subject.save("upsert", df)
-    shutil.rmtree(changing)
-    frame(subject.spark, [(10, "second", 6, "eu")]).write.parquet(str(changing))
-    subject.save("upsert", subject.spark.read.parquet(str(changing)))
-    assert subject.names()[10] == "second" and len(subject.rows()) == 12
+    for module, name, value in WAYS[way]:
+        monkeypatch.setattr(module, name, value)
+    # As if every kept block were lost: then Spark reads the input again.
+    monkeypatch.setattr(Frames, "persist", lambda self, frame: frame)
+    switch = tmp_path / "switch"
+    rows = [(i, "first", 9, ("eu", "us", "new")[i % 3]) for i in range(10)]
+    df = frame(subject.spark, rows).coalesce(1)
+    changing = df.mapInArrow(OnceThenOthers(str(switch), shift, most), df.schema)
+    begin = Transaction.begin
+
+    def and_then(self: Transaction, **how: Any) -> None:
+        begin(self, **how)
+        switch.touch()
+
+    monkeypatch.setattr(Transaction, "begin", and_then)
+    for operation in ("upsert", "insert"):
+        switch.unlink(missing_ok=True)
+        with pytest.raises(IndeterminateInputError, match="read again"):
+            subject.save(operation, changing)
+    assert subject.names() == {1: "a", 2: "b"}
+    assert not leftovers(subject.path)
+    monkeypatch.undo()
+    switch.unlink(missing_ok=True)
+    subject.save("upsert", changing)
+    assert len(subject.rows()) == 12
 
 
 # -- drivers that die ----------------------------------------------------------------------------------
