@@ -7,11 +7,12 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from fault_injection.simulation.runs import Report, run
+from fault_injection.simulation.scenarios import SCENARIOS
 
 _CHUNK = 50
 
@@ -57,29 +58,31 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(found.items()))
 
 
-def _some(seeds: range) -> Summary:
+def _some(scenario: str, seeds: range) -> Summary:
     summary = Summary()
     for seed in seeds:
-        summary.add(run(seed))
+        summary.add(run(seed, scenario))
     return summary
 
 
-def _many(seeds: range, minutes: float | None) -> Summary:
-    """All seeds, in as many processes as there are cores, for at most so long."""
+def _many(scenario: str, seeds: range, minutes: float | None) -> Summary:
+    """All seeds in as many processes as there are cores, or as many as there is time for."""
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
-    whole = Summary()
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for summary in pool.map(_some, _until(deadline, chunks)):
-            whole.merge(summary)
-    return whole
-
-
-def _until(deadline: float | None, chunks: Iterable[range]) -> Iterator[range]:
-    for chunk in chunks:
-        if deadline is not None and time.monotonic() > deadline:
-            return
-        yield chunk
+    chunks = (seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK))
+    whole, cores = Summary(), os.cpu_count() or 1
+    with ProcessPoolExecutor(cores) as pool:
+        running: set[Future[Summary]] = set()
+        while True:
+            while len(running) < 2 * cores and (deadline is None or time.monotonic() < deadline):
+                chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                running.add(pool.submit(_some, scenario, chunk))
+            if not running:
+                return whole
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for one in done:
+                whole.merge(one.result())
 
 
 def _seeds(text: str) -> range:
@@ -91,14 +94,18 @@ def _seeds(text: str) -> range:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fault_injection", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="one world, step by step")
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
+    parser.add_argument("--scenario", choices=SCENARIOS, default="any", help="what happens in them")
+    parser.add_argument("--minutes", type=float, help="no new worlds after so long")
     given = parser.parse_args(arguments)
     if given.seed is not None:
-        return _one(given.seed)
+        return _one(given.seed, given.scenario)
+    if given.seeds is None and given.minutes is None:
+        parser.error("say --seed, --seeds or --minutes")
     started = time.monotonic()
-    summary = _many(given.seeds, None)
+    summary = _many(given.scenario, given.seeds or range(1 << 62), given.minutes)
     for line in summary.lines(time.monotonic() - started):
         print(line)
     for seed, violation in sorted(summary.violations)[:20]:
@@ -106,8 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if summary.violations else 0
 
 
-def _one(seed: int) -> int:
-    report = run(seed)
+def _one(seed: int, scenario: str) -> int:
+    report = run(seed, scenario)
     for line in report.log:
         print(line)
     for told in report.told:

@@ -68,7 +68,7 @@ class Pipelines:
 
     def __init__(self, world: World, storage: Callable[[], Storage], settings: Settings) -> None:
         self.world, self.storage, self.settings = world, storage, settings
-        self.is_finalized: Callable[[str], bool] = lambda folder: False
+        self.is_closed: Callable[[str], bool] = lambda folder: False
         """Whether the gate of a control folder was ever closed."""
         self.told: list[Told] = []
         self.attempts: list[Actor] = []
@@ -188,13 +188,14 @@ class _Task:
 def run_attempt(pipelines: Pipelines, plan: WritePlan, attempt: Attempt) -> SlotResult:
     """One attempt of a task of one slot, by the real steps; only its files are made of little."""
     slot = plan.slots[attempt.task]
-    over = pipelines.is_finalized(plan.control.path)
-    step = SlotAttempt(plan=plan, attempt=attempt, slot=slot.index, open_gate=is_open(plan))
+    look = is_open(plan)
+    over = pipelines.is_closed(plan.control.path)
+    step = SlotAttempt(plan=plan, attempt=attempt, slot=slot.index, open_gate=look)
     rows = pa.table({"row": [slot.index]})
     count = files_of(pipelines.settings, slot)
     result = step.run([rows], lambda tables: _files(plan, attempt, slot, tables, count))
     if over and not result.reused:
-        raise AssertionError(f"attempt {attempt.token} began after the gate was closed, and wrote")
+        raise AssertionError(f"attempt {attempt.token} looked after the gate was closed, and wrote")
     return result
 
 

@@ -39,8 +39,8 @@ class Auditor:
         """Instant → its completed file."""
         self.rolled_back: set[str] = set()
         self.archived: set[str] = set()
-        self.finalized: set[str] = set()
-        """Control folders that ever had a finalize marker."""
+        self.closed: set[str] = set()
+        """Control folders whose gate was ever taken away."""
         self._removed: set[str] = set()
         """Control folders of a disk that are gone."""
 
@@ -62,8 +62,6 @@ class Auditor:
         if path.startswith(f"{ROBUST}/"):
             if "/".join(path.split("/")[:3]) in self._removed:
                 self._say(f"{path} is there, in a folder that was removed")
-            if path.endswith("/finalize"):
-                self.finalized.add(path.rpartition("/")[0])
             if path.endswith("/decision"):
                 self._decision(path)
         elif path.startswith(f"{TIMELINE}/"):
@@ -119,6 +117,8 @@ class Auditor:
             self._say(f"{path} is visible, and torn")
 
     def _vanished(self, path: str) -> None:
+        if path.startswith(f"{ROBUST}/") and path.endswith("/gate"):
+            self.closed.add(path.rpartition("/")[0])
         if path.startswith(f"{TIMELINE}/"):
             found = parse_instant_file(path.rpartition("/")[2])
             if found is not None and found.action is Action.COMMIT and found.time not in self.archived:

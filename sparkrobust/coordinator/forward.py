@@ -19,6 +19,7 @@ from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import Action, State
 from sparkrobust.core.names import ControlFolder, instant_file
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
+from sparkrobust.formats.rollback import RollbackMetadata
 from sparkrobust.storage.contract import NotFoundError
 
 
@@ -44,8 +45,18 @@ def look(table: HudiTable, folder: ControlFolder, action: Action) -> Ending | No
     if found is not None and found.state is State.INFLIGHT:
         return None
     if table.timeline.start is not None and folder.instant < table.timeline.start:
-        return Ending.OUT_OF_SIGHT
+        return Ending.GIVEN_UP if _was_rolled_back(table, folder.instant) else Ending.OUT_OF_SIGHT
     return Ending.GIVEN_UP
+
+
+def _was_rolled_back(table: HudiTable, time: str) -> bool:
+    """Whether a rollback on the active timeline says so of a write that the timeline shows no more."""
+    for rollback in table.timeline.instants:
+        if rollback.action is Action.ROLLBACK and not rollback.pending and rollback.time > time:
+            path = instant_file(rollback)
+            if time in RollbackMetadata.from_bytes(table.read(path), path=path).commits_rollback:
+                return True
+    return False
 
 
 def _glance(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending | None:

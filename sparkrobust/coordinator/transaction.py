@@ -106,6 +106,7 @@ class Transaction:
         found = self._control.completions(range(slots))
         missing = slots - len(found)
         if missing:
+            self._refuse_if_ended()
             raise IndeterminateInputError(
                 f"the rows of {missing} file groups did not come the way that was planned: "
                 "the input gave other rows when it was read again",
@@ -149,15 +150,24 @@ class Transaction:
         self._decide(wanted)
         self._finish()
 
+    def _refuse_if_ended(self) -> None:
+        """``FencedError`` if another driver has ended the write, and so taken its markers away."""
+        ended = isinstance(self._control.decision(), Abort)
+        if ended or look(self.table, self.folder, self.terms.action) is not None:
+            raise self._given_up("while it ran")
+
+    def _given_up(self, when: str) -> FencedError:
+        return FencedError(
+            f"the write {self.time} was rolled back by another writer {when}; it committed nothing",
+            instant=self.time,
+            path=self.table.storage.url,
+            hint="run one writer at a time, or give all the same lock provider",
+        )
+
     def _refuse_if_given_up(self) -> None:
         mine = self.table.timeline.find(self.time, self.terms.action)
         if mine is None or mine.state is not State.INFLIGHT:
-            raise FencedError(
-                f"the write {self.time} was rolled back by another writer while it ran; it committed nothing",
-                instant=self.time,
-                path=self.table.storage.url,
-                hint="run one writer at a time, or give both the same lock provider",
-            )
+            raise self._given_up("while it ran")
 
     def _refuse_if_written(self) -> None:
         """Another run of the same job may have been faster than this one."""
@@ -227,12 +237,7 @@ class Transaction:
         except Exception as error:  # whatever it is: nothing may be undone any more
             raise self._unknown(f"it is decided, and not finished: {error}") from error
         if ending is Ending.GIVEN_UP:
-            raise FencedError(
-                f"the write {self.time} was rolled back by another writer while it was published",
-                instant=self.time,
-                path=self.table.storage.url,
-                hint="give all writers the same lock provider",
-            )
+            raise self._given_up("while it was published")
         if ending is Ending.OUT_OF_SIGHT:
             raise self._unknown("it is older than the active timeline by now")
         if inflight is None:

@@ -118,6 +118,6 @@ def parse(data: bytes, control: ControlFolder) -> Decision:
         base = BaseFileName.parse(name)
         if base is None or base.instant != control.instant or problem_with(partition):
             found.refuse(f"a base file of {control.instant}", file.final_path)
-    if not commit.partitions.issuperset(commit.new_partitions):
+    if any(not isinstance(one, str) or one not in commit.partitions for one in commit.new_partitions):
         found.refuse("partitions of its files", commit.new_partitions)
     return commit

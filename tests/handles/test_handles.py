@@ -488,7 +488,7 @@ def test_an_attempt_that_gets_other_rows_than_the_winner_ends_the_write(
         first()
     (result,) = run(the_plan, attempt(2), rows())
     assert result.problem is not None and result.problem[0] == "IndeterminateInputError"
-    assert "2 rows at first and 1 rows" in result.problem[1]
+    assert "2 rows at first, and 1 rows" in result.problem[1]
     assert len(staged_names(storage, the_plan)) == 1
 
 

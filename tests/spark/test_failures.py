@@ -218,6 +218,53 @@ def test_the_first_write_of_a_table_whose_driver_died_is_rolled_back(
     assert subject.names() == {2: "b"}
 
 
+# -- jobs that run again --------------------------------------------------------------------------------
+
+WRITE_NAME = "hoodie.write.robust.write.id"
+
+
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert", "insert"])
+def test_a_job_that_runs_again_gets_the_result_of_its_first_run_and_writes_nothing(
+    operation: str, spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options())
+    rows = [(1, "a", 5, "eu"), (2, "b", 5, "us")]
+    named = {WRITE_NAME: "job of the 18th"}
+    first = subject.write(operation, rows, named, mode="errorifexists")
+    before = everything_in(table)
+    second = subject.write(operation, rows, named, mode="errorifexists")
+    assert everything_in(table) == before
+    assert second.earlier and not first.earlier
+    assert (second.instant, second.completion) == (first.instant, first.completion)
+    assert (second.inserted, second.files_created) == (first.inserted, first.files_created) == (2, 2)
+    subject.write("upsert", [(1, "a2", 6, "eu")], {WRITE_NAME: "job of the 19th"})
+    assert subject.names() == {1: "a2", 2: "b"}
+
+
+@pytest.mark.parametrize("step", ["begin", "finalize", "_decide", "commit"])
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+def test_a_job_that_runs_again_after_its_driver_died_commits_what_was_there_and_writes_nothing_twice(
+    step: str, operation: str, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, named = [(2, "b2", 6, "us"), (3, "c", 5, "new")], {WRITE_NAME: "daily"}
+    with monkeypatch.context() as patched:
+        dies_after(step, patched)
+        with pytest.raises(SystemExit, match=step):
+            subject.write(operation, rows, named)
+    staged = {path for path in everything_in(subject.path) if "/sealed/" in path and ".parquet" in path}
+    result = subject.write(operation, rows, named)
+    assert result.earlier is (step != "begin")
+    assert bool(result.rolled_back) is (step == "begin")
+    assert sorted(row[1] for row in subject.rows()) == (
+        ["a", "b2", "c"] if operation == "upsert" else ["a", "b", "b2", "c"]
+    )
+    assert not pending(subject.path)
+    written = {path.rpartition("/")[2] for path in data_files(subject.path)}
+    assert {path.rpartition("/")[2].rpartition(".")[0] for path in staged} <= written
+    subject.write("upsert", [(1, "a", 7, "eu")])
+    assert not leftovers(subject.path)
+
+
 # -- other programs in between ---------------------------------------------------------------------------
 
 

@@ -1,0 +1,123 @@
+"""What happens in a world: drawn as a whole, or one of the stories that would be drawn too seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fault_injection.simulation.actors import Settings
+from fault_injection.simulation.scheduler import Choices, Fault, Rates
+
+_MOMENTS = (
+    *(".commit", "/decision", "/finalize", "/cm/", "/gate", "inflight", "publish", "complete", "seal"),
+    *("delete_tree .hoodie/.temp", "walk .hoodie/.temp", "put_if_absent .hoodie/.temp", "stage", "upload"),
+)
+"""Parts of calls, before which it is bad to be stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A world before it begins."""
+
+    store: str
+    rates: Rates
+    settings: Settings
+    actors: tuple[tuple[str, int], ...]
+    """What each does, and for how many steps it waits before."""
+
+
+def drawn(choices: Choices) -> Scenario:
+    """Any world."""
+    rates = _rates(choices)
+    store = choices.among(["disk", "bucket"])
+    settings = Settings(
+        most_slots=choices.among([1, 2, 3]),
+        most_files=choices.among([1, 2]),
+        speculation=choices.among([0.0, 0.3, 1.0]),
+        reuse=choices.happens(0.7),
+    )
+    actors = [("writer", 0)]
+    for _ in range(choices.among([0, 1, 2, 3, 5])):
+        what = choices.among(["writer", "writer", "rollback", "recover"])
+        actors.append((what, choices.random.randint(0, choices.among([120, 400]))))
+    for _ in range(choices.among([0, 0, 1, 3])):
+        what = choices.among(["archiver", "foreign archiver"])
+        actors.append((what, choices.random.randint(50, 600)))
+    if choices.happens(0.2):
+        actors.append(("hudi", 0))
+    return Scenario(store=store, rates=rates, settings=settings, actors=tuple(actors))
+
+
+def _rates(choices: Choices) -> Rates:
+    """How bad a world is: mostly a few faults, sometimes none of a kind, sometimes many."""
+    among = choices.among
+    if choices.happens(0.15):
+        # Nothing but one thing that happens at the worst moment, and then long nothing.
+        if choices.happens(0.3):
+            return Rates(deadly=among(list(_MOMENTS)))
+        return Rates(sleepy=among(list(_MOMENTS)), longest_freeze=900)
+
+    def rate(most: float) -> float:
+        return among([0.0, most / 8, most / 2, most])
+
+    return Rates(
+        faults={
+            Fault.KILLED_BEFORE: rate(0.02),
+            Fault.KILLED_AFTER: rate(0.02),
+            Fault.DROPPED: rate(0.05),
+            Fault.ANSWER_LOST: rate(0.05),
+            Fault.LATE: rate(0.03),
+            Fault.TWICE: rate(0.05),
+        },
+        freeze=rate(0.04),
+        longest_freeze=among([5, 50, 300, 600]),
+        sleepy=among(["", "", *_MOMENTS]),
+    )
+
+
+# -- stories ---------------------------------------------------------------------------------------------
+
+
+def sleepers_decide(choices: Choices) -> Scenario:
+    """Drivers fall asleep as they are about to decide, or to read what is decided, on a bucket."""
+    begins = sorted(choices.random.randint(30, 250) for _ in range(3))
+    return Scenario(
+        store="bucket",
+        rates=Rates(sleepy="/decision", longest_freeze=choices.among([60, 200, 600])),
+        settings=Settings(most_slots=1, most_files=1, speculation=0.0),
+        actors=(("writer", 0), *((choices.among(["recover", "rollback"]), begin) for begin in begins)),
+    )
+
+
+def archived_while_asleep(choices: Choices) -> Scenario:
+    """A driver falls asleep as it is about to complete its write; others finish it, and archive it."""
+    begins = [choices.random.randint(30, 90), choices.random.randint(120, 250)]
+    ends = [choices.random.randint(250, 500) for _ in range(3)]
+    return Scenario(
+        store=choices.among(["disk", "bucket"]),
+        rates=Rates(sleepy=choices.among([".commit", "walk", "delete_tree"]), longest_freeze=1200),
+        settings=Settings(most_slots=1, most_files=1, speculation=0.0),
+        actors=(
+            ("writer", 0),
+            *(("writer", begin) for begin in begins),
+            *((choices.among(["archiver", "foreign archiver"]), end) for end in ends),
+        ),
+    )
+
+
+def late_tasks(choices: Choices) -> Scenario:
+    """Tasks fall asleep as they are about to look whether their write is still open."""
+    return Scenario(
+        store=choices.among(["disk", "bucket"]),
+        rates=Rates(sleepy=choices.among(["/gate", "/finalize", "/cm/"]), longest_freeze=900),
+        settings=Settings(speculation=1.0, bulk=choices.among([0.0, 1.0]), reuse=choices.happens(0.5)),
+        actors=(("writer", 0), ("writer", choices.random.randint(60, 200))),
+    )
+
+
+SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
+    "any": drawn,
+    "sleepers-decide": sleepers_decide,
+    "archived-while-asleep": archived_while_asleep,
+    "late-tasks": late_tasks,
+}

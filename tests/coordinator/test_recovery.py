@@ -1,0 +1,128 @@
+"""Writes whose drivers are gone: committed from their markers where all is there, rolled back where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkrobust.coordinator.recovery import Fate, earlier_result, recover
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.core.instant import Action
+from sparkrobust.core.names import NONCE, WRITE_ID
+from tests.coordinator.writes import STOPS, begun, commit, data_files, leftovers, stage, stopped, terms
+
+
+def opened(table: HudiTable) -> HudiTable:
+    """As another driver sees it."""
+    return HudiTable.open(table.storage, table.clock, table.ids)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_write_is_recovered_without_being_written_again_once_all_its_slots_are_done(
+    table: HudiTable, stop: str
+) -> None:
+    commit(table)
+    before = data_files(table.storage)
+    dead = stopped(table, stop)
+    fresh = opened(table)
+    (found,) = recover(fresh)
+    committed = stop != "begun"
+    assert (found.instant, found.fate) == (dead.time, Fate.COMMITTED if committed else Fate.ROLLED_BACK)
+    assert len(data_files(table.storage)) == len(before) + committed
+    assert leftovers(table.storage) == []
+    fresh.reload()
+    done = fresh.timeline.find(dead.time, Action.COMMIT)
+    assert (done is not None) is committed
+    if done is not None:
+        assert fresh.commit(done).extra_metadata[NONCE] == dead.folder.nonce
+    assert recover(opened(table)) == []
+
+
+def test_a_bulk_insert_whose_driver_saw_no_end_of_it_is_rolled_back_for_nobody_knows_its_slots(
+    table: HudiTable,
+) -> None:
+    dead = Transaction(table, terms())
+    dead.begin(slots=None)
+    stage(table, dead)
+    (found,) = recover(opened(table))
+    assert found.fate is Fate.ROLLED_BACK
+    assert data_files(table.storage) == [] and leftovers(table.storage) == []
+
+
+def test_a_bulk_insert_that_was_finalized_is_recovered(table: HudiTable) -> None:
+    dead = Transaction(table, terms())
+    dead.begin(slots=None)
+    stage(table, dead)
+    dead.finalize(1)
+    (found,) = recover(opened(table))
+    assert found.fate is Fate.COMMITTED
+    assert len(data_files(table.storage)) == 1
+
+
+@pytest.mark.parametrize("stop", ["staged", "finalized"])
+def test_a_driver_that_only_slept_finds_its_write_recovered_and_calls_it_a_success(
+    table: HudiTable, stop: str
+) -> None:
+    asleep = stopped(table, stop)
+    recover(opened(table))
+    files = data_files(table.storage)
+    try:
+        asleep.commit(asleep.finalize(1))
+    except Exception as error:
+        assert asleep.abort(repr(error)) is False
+    assert asleep.done is not None and not asleep.done.pending
+    assert data_files(table.storage) == files
+    assert len(opened(table).base_files()) == 1
+
+
+def test_a_driver_that_failed_is_not_recovered_after_it_said_so(table: HudiTable) -> None:
+    failed = stopped(table, "finalized")
+    assert failed.abort("it failed") is True
+    assert recover(opened(table)) == []
+    assert data_files(table.storage) == []
+
+
+# -- the same write, run again -------------------------------------------------------------------------
+
+
+def named(table: HudiTable, name: str = "daily") -> Transaction:
+    transaction = begun(table, extra={WRITE_ID: name})
+    stage(table, transaction)
+    return transaction
+
+
+def test_a_durable_write_is_found_by_its_id(table: HudiTable) -> None:
+    first = named(table)
+    first.commit(first.finalize(1))
+    first.clean_up()
+    commit(table)
+    result = earlier_result(opened(table), "daily", "insert")
+    assert result is not None and result.earlier
+    assert (result.instant, result.inserted, result.files_created) == (first.time, 1, 1)
+    assert "an earlier run has committed it" in str(result)
+    assert earlier_result(opened(table), "another", "insert") is None
+
+
+def test_a_write_of_this_id_that_is_all_there_is_committed_and_of_another_left_alone(
+    table: HudiTable,
+) -> None:
+    mine = named(table)
+    other = named(opened(table), "other")
+    result = earlier_result(opened(table), "daily", "insert")
+    assert result is not None and result.instant == mine.time
+    assert [i.time for i in opened(table).timeline.pending] == [other.time]
+    assert [i.time for i in roll_back_failed_writes(opened(table))] == [other.time]
+
+
+def test_of_two_runs_of_a_write_at_once_one_is_committed_and_the_other_one_learns_which(
+    table: HudiTable,
+) -> None:
+    first, second = named(table), named(opened(table))
+    markers = second.finalize(1)
+    first.commit(first.finalize(1))
+    with pytest.raises(WrittenEarlier) as found:
+        second.commit(markers)
+    assert found.value.instant.time == first.time
+    assert second.abort("another run was faster") is True
+    assert len(opened(table).base_files()) == len(data_files(table.storage)) == 1

@@ -1,0 +1,173 @@
+"""Writes without Spark: what drivers and tasks do to a table, as far as a test wants them to."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkrobust.coordinator.create import make_table
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core.instant import Action
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
+from sparkrobust.core.names import (
+    ROBUST,
+    TEMP,
+    BaseFileName,
+    MarkerType,
+    begin_marker,
+    joined,
+    marker_folder,
+)
+from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.core.written import StagedFile, WrittenFile
+from sparkrobust.options import parse
+from sparkrobust.storage.contract import AlreadyExistsError, Staging, Storage
+from sparkrobust.storage.local import LocalStorage
+from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.world import Clock, Ids
+
+SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
+
+
+class TestClock(Clock):
+    """Time stands still, but for sleeping."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.ms = 1_704_067_200_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "s3":
+        made: Storage = request.getfixturevalue("s3_table")()
+        return made
+    if request.param == "memory":
+        return MemoryStorage(str(tmp_path))
+    return LocalStorage(str(tmp_path / "table"))
+
+
+@pytest.fixture
+def table(storage: Storage) -> HudiTable:
+    options = parse(
+        {
+            "hoodie.table.name": "t",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "p",
+        }
+    )
+    made, new = make_table(storage, options, TestClock(), Ids())
+    assert new
+    return made
+
+
+def terms(action: Action = Action.COMMIT, **more: Any) -> Terms:
+    replacing = action is Action.REPLACE_COMMIT
+    operation = OperationType.INSERT_OVERWRITE_TABLE if replacing else OperationType.INSERT
+    return Terms(action=action, operation=operation, schema=SCHEMA, replaces_table=replacing, **more)
+
+
+def begun(table: HudiTable, action: Action = Action.COMMIT, **more: Any) -> Transaction:
+    transaction = Transaction(table, terms(action, **more))
+    transaction.begin(slots=1)
+    return transaction
+
+
+def stage(table: HudiTable, transaction: Transaction, partition: str = "p1", *, token: str = "0-0-1") -> str:
+    """What a task does: begin marker, staged bytes, the completion marker if there is none."""
+    name = BaseFileName(file_id=f"{table.ids.uuid()}-0", write_token=token, instant=transaction.time)
+    path = joined(partition, str(name))
+    marker = begin_marker(transaction.time, path, MarkerType.CREATE)
+    table.storage.make_folder(marker.rpartition("/")[0], under=marker_folder(transaction.time))
+    table.storage.put_if_absent(marker, b"")
+    folder = transaction.folder
+    with table.storage.stage(folder.staging, f"{name}.x", path) as writer:
+        if table.storage.staging is Staging.MULTIPART:
+            table.storage.put(marker, writer.token.encode())
+        writer.write(b"rows")
+        staged = writer.finish()
+    stat = WriteStat(
+        file_id=name.file_id,
+        path=path,
+        partition_path=partition,
+        num_writes=1,
+        num_inserts=1,
+        file_size_in_bytes=staged.size,
+    )
+    file = WrittenFile(stat=stat, staged=staged)
+    done = CompletionMarker(slot=0, attempt=token, input=Fingerprint(rows=1), files=(file,))
+    with contextlib.suppress(AlreadyExistsError):
+        table.storage.put_if_absent(folder.completion(0), done.render(folder.nonce))
+    return path
+
+
+def commit(table: HudiTable, partition: str = "p1") -> Transaction:
+    transaction = begun(table)
+    stage(table, transaction, partition)
+    transaction.commit(transaction.finalize(1))
+    transaction.clean_up()
+    return transaction
+
+
+class Stop(BaseException):
+    """The driver is gone."""
+
+
+STOPS = ("begun", "staged", "finalized", "decided", "published")
+
+
+def stopped(table: HudiTable, stop: str, action: Action = Action.COMMIT, **more: Any) -> Transaction:
+    """A write whose driver died at this point."""
+    transaction = begun(table, action, **more)
+    if stop == "begun":
+        return transaction
+    stage(table, transaction)
+    if stop == "staged":
+        return transaction
+    markers = transaction.finalize(1)
+    if stop == "finalized":
+        return transaction
+    real, table.storage = table.storage, StopsAt(table.storage, stop)  # type: ignore[assignment]
+    try:
+        with pytest.raises(Stop):
+            transaction.commit(markers)
+    finally:
+        table.storage = real
+    return transaction
+
+
+class StopsAt:
+    """A store under a driver that dies right before it publishes, or before it publishes the commit."""
+
+    def __init__(self, inner: Storage, stop: str) -> None:
+        self._inner, self._stop = inner, stop
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def publish_all(self, staged: Any) -> None:
+        if self._stop == "decided":
+            raise Stop
+        self._inner.publish_all(staged)
+
+    def publish(self, staged: StagedFile) -> None:
+        raise Stop
+
+
+def data_files(storage: Storage) -> list[str]:
+    return sorted(info.path for info in storage.walk("") if info.path.endswith(".parquet"))
+
+
+def leftovers(storage: Storage) -> list[str]:
+    return [info.path for folder in (ROBUST, TEMP) for info in storage.walk(folder)]
