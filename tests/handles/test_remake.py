@@ -14,7 +14,10 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Terms
+from sparkrobust.core.names import BaseFileName
+from sparkrobust.core.view import BaseFile
 from sparkrobust.core.write_status import OperationType
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError
 from sparkrobust.handles.plan import FileOptions, SlotResult, WritePlan
 from sparkrobust.handles.remake import written_keys
@@ -51,6 +54,12 @@ def begun(table: HudiTable, slots: tuple[Slot, ...], **how: bool) -> tuple[Trans
     return transaction, plan
 
 
+def base_of(file: WrittenFile) -> BaseFile:
+    name = BaseFileName.parse(file.staged.final_path.rpartition("/")[2])
+    assert name is not None
+    return BaseFile(partition=file.stat.partition_path or "", name=name, size=file.staged.size)
+
+
 def again(plan: WritePlan, task: int, batch: pa.RecordBatch) -> SlotResult:
     (result,) = run(plan, replace(attempt(9), task=task), iter([batch]))
     return result
@@ -81,25 +90,35 @@ def test_a_plan_that_runs_again_after_the_commit_serves_what_was_written(
     assert all(result.reused for result in second)
     assert everything(table) == before
     keys = [
-        [key for file in result.files for part in written_keys(plan, file.stat) for key in part.to_pylist()]
+        [
+            key
+            for file in result.files
+            for part in written_keys(plan, base_of(file))
+            for key in part.to_pylist()
+        ]
         for result in second
     ]
     assert keys == [["1", "2", "2"] if bulk else ["1", "2"], ["3"]]
 
 
-def test_keys_that_were_only_carried_over_are_not_of_this_write(table: HudiTable) -> None:
+def test_what_a_merge_came_to_is_told_by_its_file_and_the_one_before(table: HudiTable) -> None:
     transaction, plan = begun(table, (Slot(index=0, partition="p", prefix="u"),))
-    again(plan, 0, incoming([row(1), row(2)]))
+    again(plan, 0, incoming([row(1), row(2), row(4)]))
     transaction.commit(transaction.finalize(1))
     transaction.clean_up()
     (base,) = table.base_files()
     transaction, plan = begun(table, (Slot(index=0, partition="p", base=base, prefix=base.file_id),))
-    again(plan, 0, incoming([row(2, "new", 9), row(3)]))
+    batch = incoming([row(2, "new", 9), row(3), row(4)])
+    deleted = pa.array([False, False, True])
+    batch = batch.append_column("_hoodie_is_deleted", deleted)
+    first = again(plan, 0, batch)
     transaction.commit(transaction.finalize(1))
     transaction.clean_up()
-    (file,) = again(plan, 0, incoming([row(2, "new", 9), row(3)])).files
-    assert [key for part in written_keys(plan, file.stat) for key in part.to_pylist()] == ["2", "3"]
-    assert (file.stat.num_inserts, file.stat.num_update_writes, file.stat.num_writes) == (1, 1, 3)
+    (file,) = again(plan, 0, batch).files
+    assert [file.stat] == [one.stat for one in first.files]
+    assert (file.stat.num_inserts, file.stat.num_update_writes, file.stat.num_deletes) == (1, 1, 1)
+    # Keys that were only carried over are not of this write.
+    assert [key for part in written_keys(plan, base_of(file)) for key in part.to_pylist()] == ["2", "3"]
 
 
 @pytest.mark.parametrize("ends", ["rolled back", "told to fail"])
@@ -119,13 +138,13 @@ def test_a_plan_that_runs_again_has_nothing_to_serve_where_the_write_was_undone_
     assert everything(table) == before
 
 
-def test_a_committed_file_that_is_not_what_its_commit_says_is_not_served(table: HudiTable) -> None:
+def test_a_committed_file_that_is_torn_is_not_served(table: HudiTable) -> None:
     transaction, plan = begun(table, (Slot(index=0, partition="p", prefix="u"),))
     again(plan, 0, incoming([row(1)]))
     transaction.commit(transaction.finalize(1))
     transaction.clean_up()
     (base,) = table.base_files()
-    table.storage.delete(base.path)
+    table.storage.put(base.path, table.storage.read(base.path)[:-9])
     result = again(plan, 0, incoming([row(1)]))
     assert result.problem is not None
     assert result.problem[0] == CorruptTableError.__name__ and result.problem[2] == base.path
