@@ -1,4 +1,4 @@
-"""Write what is generated from the table of options: the README's tables and the samples in ``conf/``.
+"""Write what is generated: the README's tables of options, the samples in ``conf/``, ``docs/guarantees.md``.
 
 ``python -m tools.docs`` writes, ``--check`` only says what is stale.
 """
@@ -9,9 +9,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from fault_injection.faults import FAULTS
+from sparkrobust.core.guarantees import MODES, Promise, guarantees_of
 from sparkrobust.options import OPTIONS, READ_OPTIONS, REFUSED, SECTIONS, Kind, Option
 
 ROOT = Path(__file__).resolve().parent.parent
+GUARANTEES_FROM = (
+    "Written by `make docs` from `sparkrobust/core/guarantees.py` and `fault_injection/faults.py`."
+)
 GENERATED = "written by `make docs` from sparkrobust/options"
 
 SAMPLES: dict[str, tuple[str, dict[str, str]]] = {
@@ -126,6 +131,27 @@ spark.submit.pyFiles  sparkrobust.zip
 """
 
 
+def guarantees() -> str:
+    """The page on what may go wrong, and what is promised then."""
+    lines = ["# What writes promise", "", f"{GUARANTEES_FROM}", ""]
+    lines += ["For every write, whatever tasks, stages, executors and drivers do:", ""]
+    lines += [f"{number}. {promise.value}." for number, promise in enumerate(Promise, 1)]
+    for mode in MODES:
+        found = guarantees_of(mode, "")
+        lines += ["", f"## Mode `{mode}`", "", f"{found.how.capitalize()}.  Limits:", ""]
+        lines += [f"- {limit}." for limit in found.limits]
+    lines += ["", "`sr.Table(path).guarantees()` tells the mode of a table.", "", "## Faults", ""]
+    lines += ["| what goes wrong | where | the write | what holds | simulated by |", "|---|---|---|---|---|"]
+    for fault in FAULTS:
+        shown = ", ".join(fault.simulated)
+        lines.append(f"| {fault.name} | {fault.where} | {fault.verdict.value} | {fault.then} | {shown} |")
+    lines += [
+        "",
+        "Simulated: `python -m fault_injection --seeds 0:20000`, or `--scenario` and a story's name.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Every generated file, as it should be."""
     readme = root / "README.md"
@@ -134,6 +160,7 @@ def files(root: Path = ROOT) -> dict[Path, str]:
         wanted[root / "conf" / name] = sample(about, options)
     wanted[root / "conf" / "every-option.properties"] = every_option()
     wanted[root / "conf" / "spark-defaults.conf"] = SPARK_DEFAULTS
+    wanted[root / "docs" / "guarantees.md"] = guarantees()
     return wanted
 
 

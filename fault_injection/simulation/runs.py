@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fault_injection.faults import Fault
 from fault_injection.simulation.actors import (
     Pipelines,
     Told,
@@ -18,7 +19,7 @@ from fault_injection.simulation.actors import (
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
 from fault_injection.simulation.scenarios import SCENARIOS, Scenario
-from fault_injection.simulation.scheduler import Choices, Fault, Rates, Stuck, World
+from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
 from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedDisk
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.errors import RobustWriteError

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fault_injection.faults import Fault
 from fault_injection.simulation.actors import Settings
-from fault_injection.simulation.scheduler import Choices, Fault, Rates
+from fault_injection.simulation.scheduler import Choices, Rates
 
 _MOMENTS = (
     *(".commit", "/decision", "/finalize", "/cm/", "/gate", "inflight", "publish", "complete", "seal"),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, TypeVar
 
 from greenlet import getcurrent, greenlet
 
+from fault_injection.faults import Fault
 from sparkrobust.errors import UnavailableError
 from sparkrobust.world import Clock, Hands, Ids
 
@@ -22,21 +22,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _EPOCH_MS = 1_704_067_200_000
-
-
-class Fault(Enum):
-    """What may happen to one storage call."""
-
-    NONE = "none"
-    KILLED_BEFORE = "killed before"
-    KILLED_AFTER = "killed after"
-    DROPPED = "dropped"
-    """It never arrives; the caller waits in vain."""
-    ANSWER_LOST = "answer lost"
-    LATE = "late"
-    """It arrives long after the caller has stopped waiting."""
-    TWICE = "twice"
-    """It arrives twice, and the second answer is the one that comes back."""
 
 
 CHANGING_ONLY = (Fault.LATE, Fault.TWICE)

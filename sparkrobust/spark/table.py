@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from sparkrobust.coordinator.recovery import Recovered, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.guarantees import Guarantees, guarantees_of
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import CorruptTableError
@@ -61,6 +62,10 @@ class Table:
         """The data files of the latest snapshot."""
         self._table.reload()
         return self._table.base_files()
+
+    def guarantees(self) -> Guarantees:
+        """How writes to this table become visible, what they promise, and where that ends."""
+        return guarantees_of(self._table.storage.staging.value, self._table.storage.url)
 
     def recover(self) -> list[Recovered]:
         """End every pending write: commit what is all there, roll back the others; say which."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fault_injection.faults import Fault
 from fault_injection.simulation.bugs import BUGS, with_bug
 from fault_injection.simulation.runs import run
 from fault_injection.simulation.scenarios import SCENARIOS
-from fault_injection.simulation.scheduler import Fault
 
 WORLDS = 300
 MOST_TO_FIND_A_BUG = 1500

@@ -1,0 +1,160 @@
+"""The fault model: what may go wrong, whether a write survives it, and what is promised then.
+
+``docs/guarantees.md`` is generated from here, and the simulated world injects what says how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Fault(Enum):
+    """What may happen to one storage call."""
+
+    NONE = "none"
+    KILLED_BEFORE = "killed before"
+    KILLED_AFTER = "killed after"
+    DROPPED = "dropped"
+    """It never arrives; the caller waits in vain."""
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+    """It arrives long after the caller has stopped waiting."""
+    TWICE = "twice"
+    """It arrives twice, and the second answer is the one that comes back."""
+
+
+class Verdict(Enum):
+    """What becomes of a write that meets the fault."""
+
+    SURVIVED = "the write goes on"
+    FAILED_CLEAN = "the write fails, and the table is as it was"
+    SETTLED_LATER = "the next write, or recover(), finishes the write or undoes it"
+    OUT_OF_SCOPE = "nothing is promised"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultClass:
+    """One thing that goes wrong."""
+
+    name: str
+    where: str
+    verdict: Verdict
+    then: str
+    """What holds."""
+    simulated: tuple[str, ...] = ()
+    """The faults and stories of the simulated world that show it."""
+
+
+def _by(*faults: Fault | str) -> tuple[str, ...]:
+    return tuple(fault if isinstance(fault, str) else fault.value for fault in faults)
+
+
+FAULTS: tuple[FaultClass, ...] = (
+    FaultClass(
+        name="a task raises, its process exits, its executor is killed",
+        where="anywhere in the write stage",
+        verdict=Verdict.SURVIVED,
+        then="another attempt writes the slot, or serves the marker of the one that had finished",
+        simulated=_by(Fault.KILLED_BEFORE, Fault.KILLED_AFTER),
+    ),
+    FaultClass(
+        name="two attempts of a task run at once (speculation, a stage that is run again, a lost executor)",
+        where="the write stage",
+        verdict=Verdict.SURVIVED,
+        then="the first completion marker wins; the other attempt discards its files and serves the winner",
+        simulated=_by("any: speculation"),
+    ),
+    FaultClass(
+        name="a task outlives its write",
+        where="after the gate was closed, after the commit, after a rollback",
+        verdict=Verdict.SURVIVED,
+        then="it finds the gate closed, or its folder gone; what it uploads is never completed, and swept",
+        simulated=_by("late-tasks"),
+    ),
+    FaultClass(
+        name="the write plan is run again after the write was finalized",
+        where="after finalize, after the commit",
+        verdict=Verdict.SURVIVED,
+        then="statuses are served from the markers, or made again from the files; nothing is written",
+    ),
+    FaultClass(
+        name="the input gives other rows when it is read again",
+        where="upsert, insert, delete",
+        verdict=Verdict.FAILED_CLEAN,
+        then="rows are counted and their keys summed, before and in every slot: IndeterminateInputError",
+    ),
+    FaultClass(
+        name="the driver dies",
+        where="before the commit is decided",
+        verdict=Verdict.SETTLED_LATER,
+        then="it is rolled back; recover(), or the same write id, commits it if every slot was done",
+        simulated=_by(Fault.KILLED_BEFORE, Fault.KILLED_AFTER),
+    ),
+    FaultClass(
+        name="the driver dies",
+        where="after the commit was decided",
+        verdict=Verdict.SETTLED_LATER,
+        then="the write is finished by whoever comes next; until then its rows are not seen",
+        simulated=_by(Fault.KILLED_BEFORE, Fault.KILLED_AFTER),
+    ),
+    FaultClass(
+        name="the driver sleeps, and others take it for dead",
+        where="anywhere",
+        verdict=Verdict.SURVIVED,
+        then="all go by one decision: it fails cleanly, or finds its write committed",
+        simulated=_by("sleepers-decide", "archived-while-asleep"),
+    ),
+    FaultClass(
+        name="a request to the store is lost, or its answer is",
+        where="every call",
+        verdict=Verdict.SURVIVED,
+        then="calls are repeated; where the effect matters, a look tells whether it had come through",
+        simulated=_by(Fault.DROPPED, Fault.ANSWER_LOST),
+    ),
+    FaultClass(
+        name="a request arrives twice, or long after its sender has stopped waiting",
+        where="every call that changes something",
+        verdict=Verdict.SURVIVED,
+        then="puts are conditional, and publishing consumes its source: nothing happens a second time",
+        simulated=_by(Fault.TWICE, Fault.LATE),
+    ),
+    FaultClass(
+        name="the store is away for longer than requests are repeated",
+        where="before the commit is decided",
+        verdict=Verdict.FAILED_CLEAN,
+        then="UnavailableError; if ABORT can't be put either, CommitUnknownError",
+        simulated=_by(Fault.DROPPED),
+    ),
+    FaultClass(
+        name="the disk is full, a right is missing",
+        where="anywhere before the decision",
+        verdict=Verdict.FAILED_CLEAN,
+        then="the write is rolled back, the next one works",
+    ),
+    FaultClass(
+        name="a writer of Hudi's rolls the write back",
+        where="while our driver is dead",
+        verdict=Verdict.SURVIVED,
+        then="what had become visible of it goes, and the properties of an overwrite come back",
+        simulated=_by("any: hudi"),
+    ),
+    FaultClass(
+        name="a writer that shares no lock rolls a living write back",
+        where="between the last look and the commit file",
+        verdict=Verdict.OUT_OF_SCOPE,
+        then="it is noticed afterwards, and said: CommitUnknownError",
+    ),
+    FaultClass(
+        name="a store that is not consistent: what was put is not there, two conditional puts both win",
+        where="every call",
+        verdict=Verdict.OUT_OF_SCOPE,
+        then="the conformance suite in sparkrobust.testing finds such stores",
+    ),
+    FaultClass(
+        name="somebody deletes or changes files of the table by hand",
+        where="anywhere",
+        verdict=Verdict.OUT_OF_SCOPE,
+        then="a file that is gone or torn is named: CorruptTableError",
+    ),
+)

@@ -1,0 +1,81 @@
+"""What writes to a table promise, by how its store makes staged files visible."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Promise(Enum):
+    """What holds for every write, whatever tasks, stages, executors and drivers do."""
+
+    EXACTLY_ONCE = "every accepted row stands in the table exactly once, and no key in two file groups"
+    NOTHING_SPURIOUS = "no data file that no commit names is ever visible, and none remains"
+    ONE_TRUTH = "the commits and the files in the store agree"
+    NO_ZOMBIE = "a task or a driver that was given up can make nothing visible, however late it wakes"
+    HONEST_OUTCOME = (
+        "a durable write is never reported as failed nor a failed one as durable; one that nobody can "
+        "tell raises CommitUnknownError and is settled by the next write"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantees:
+    """The mode of a table's store, what it promises, and where that ends."""
+
+    url: str
+    mode: str
+    how: str
+    """How files become visible."""
+    promises: tuple[Promise, ...] = tuple(Promise)
+    limits: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.url}: mode {self.mode}; {self.how}", "promised:"]
+        lines += [f"  {number}. {promise.value}" for number, promise in enumerate(self.promises, 1)]
+        lines += ["limits:", *(f"  - {limit}" for limit in self.limits)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        promised = "".join(f"<li>{html.escape(promise.value)}</li>" for promise in self.promises)
+        limits = "".join(f"<li>{html.escape(limit)}</li>" for limit in self.limits)
+        head = html.escape(f"{self.url}: mode {self.mode}; {self.how}")
+        return f"<p>{head}</p><ol>{promised}</ol><p>limits</p><ul>{limits}</ul>"
+
+
+FOREIGN_WRITER = (
+    "a writer that shares no lock with ours (Hudi in its single-writer mode rolls back whatever is pending) "
+    "can take a write away up to its last step: the write then fails, or says that its outcome is unknown"
+)
+ARCHIVED = (
+    "a driver that sleeps until its write was ended by others and archived is told that the outcome is "
+    "unknown: the active timeline can't tell any more"
+)
+UPLOADS = (
+    "a task or a driver that dies right after it began an upload may leave an upload that nobody sees and "
+    "nobody knows: let the bucket expire incomplete uploads, later than the longest job"
+)
+OVERWRITE = (
+    "between the decision of an overwrite and its commit file the old rows are read by the new properties"
+)
+
+UNCOUNTED = (
+    "bulk_insert reads its rows once and does not count them: rows that go by chance through a shuffle "
+    "(rand() as a key) may be lost or doubled when Spark makes a part of it again; store or cache them first"
+)
+
+_LIMITS = {
+    "rename": (FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
+    "multipart": (FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
+}
+_HOW = {
+    "rename": "tasks stage files in a folder that only the driver makes, and the driver renames them",
+    "multipart": "tasks upload without completing, and the driver completes the uploads",
+}
+MODES = tuple(_HOW)
+
+
+def guarantees_of(mode: str, url: str) -> Guarantees:
+    """What holds for a table at this place."""
+    return Guarantees(url=url, mode=mode, how=_HOW[mode], limits=_LIMITS[mode])
