@@ -106,6 +106,7 @@ class Pipelines:
         told.instant = transaction.time
         try:
             transaction.begin(slots=None if bulk else slots)
+            told.instant = transaction.time
             self._stage(told, transaction, slots)
             transaction.commit(transaction.finalize(slots))
         except CommitUnknownError:

@@ -32,11 +32,13 @@ from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile
 from sparkrobust.errors import (
     CommitUnknownError,
+    ConflictError,
     FencedError,
     IndeterminateInputError,
     UnavailableError,
 )
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from sparkrobust.storage.contract import AlreadyExistsError
 
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
@@ -54,11 +56,8 @@ class Transaction:
     """A write from its first trace on the timeline to its end."""
 
     def __init__(self, table: HudiTable, terms: Terms, folder: ControlFolder | None = None) -> None:
-        if folder is None:
-            time = next_time(table.clock, table.config, table.timeline.newest_time)
-            folder = ControlFolder(instant=time, nonce=table.ids.nonce())
-        self.table, self.terms, self.folder = table, terms, folder
-        self._control = Control(table, folder)
+        self.table, self.terms = table, terms
+        self._be(folder or self._new_folder())
         self._decided: Commit | None = None
         self._first_hand = False
         self._begun = False
@@ -90,9 +89,35 @@ class Transaction:
             How many there will be, where the driver knows.
         """
         self._begun = True
-        self._control.open_gate(Gate(terms=self.terms, slots=slots))
-        self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
+        for _ in range(_TRIES):
+            self._control.open_gate(Gate(terms=self.terms, slots=slots))
+            try:
+                self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
+                break
+            except AlreadyExistsError:
+                self._leave_instant()
+        else:
+            raise ConflictError(
+                f"{_TRIES} times another writer took the instant that this one had in mind",
+                path=self.table.storage.url,
+                outcome="Retryable",
+            )
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
+
+    def _leave_instant(self) -> None:
+        """Another writer was faster by less than a millisecond: what goes by its time is its own now."""
+        self.table.storage.delete_tree(self.folder.path)
+        self.table.reload()
+        self._be(self._new_folder())
+
+    def _new_folder(self) -> ControlFolder:
+        table = self.table
+        time = next_time(table.clock, table.config, table.timeline.newest_time)
+        return ControlFolder(instant=time, nonce=table.ids.nonce())
+
+    def _be(self, folder: ControlFolder) -> None:
+        self.folder = folder
+        self._control = Control(self.table, folder)
 
     def finalize(self, slots: int) -> list[CompletionMarker]:
         """Close the gate, and read what every slot came to; no attempt writes from here on.

@@ -45,6 +45,7 @@ from tests.coordinator.writes import (
     leftovers,
     stage,
     stopped,
+    terms,
 )
 
 
@@ -138,6 +139,20 @@ def test_the_next_write_finishes_what_a_dead_one_had_decided_to_commit(table: Hu
     # Its own driver, if it was only asleep, finds that, and changes nothing.
     dead._finish()
     assert len(data_files(table.storage)) == len(before) + 1
+
+
+def test_two_writers_that_begin_in_the_same_millisecond_get_instants_of_their_own(table: HudiTable) -> None:
+    other = HudiTable.open(table.storage, table.clock, table.ids)
+    first, second = Transaction(table, terms()), Transaction(other, terms())
+    assert first.time == second.time
+    first.begin(slots=1)
+    second.begin(slots=1)
+    assert first.time < second.time
+    path = stage(table, first)
+    assert second.abort("of no use") is True
+    first.commit(first.finalize(1))
+    first.clean_up()
+    assert data_files(table.storage) == [path] and leftovers(table.storage) == []
 
 
 def test_a_sleeping_driver_commits_nothing_after_it_was_rolled_back(table: HudiTable) -> None:

@@ -47,7 +47,8 @@ def test_the_readme_has_a_row_for_every_option_alias_and_refusal() -> None:
 
 
 def test_a_stale_sample_and_a_stray_one_are_found(tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
+    for folder in ("conf", "docs"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "README.md").write_text((docs.ROOT / "README.md").read_text())
     for path, text in docs.files(tmp_path).items():
         path.write_text(text)
