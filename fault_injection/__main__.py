@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from fault_injection.faults import Fault
 from fault_injection.simulation.runs import Report, run
-from fault_injection.simulation.scenarios import SCENARIOS
+from fault_injection.simulation.scenarios import CALM, SCENARIOS
 
 _CHUNK = 50
 
@@ -98,10 +99,13 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--seed", type=int, help="one world, step by step")
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
     parser.add_argument("--scenario", choices=SCENARIOS, default="any", help="what happens in them")
+    what.add_argument("--each-call", action="store_true", help="every fault at every call of every operation")
     parser.add_argument("--minutes", type=float, help="no new worlds after so long")
     given = parser.parse_args(arguments)
     if given.seed is not None:
         return _one(given.seed, given.scenario)
+    if given.each_call:
+        return _each_call()
     if given.seeds is None and given.minutes is None:
         parser.error("say --seed, --seeds or --minutes")
     started = time.monotonic()
@@ -111,6 +115,33 @@ def main(arguments: list[str] | None = None) -> int:
     for seed, violation in sorted(summary.violations)[:20]:
         print(f"seed {seed}: {violation}")
     return 1 if summary.violations else 0
+
+
+def _calls_of(scenario: str) -> tuple[str, int, list[str]]:
+    """How many worlds differ from this calm one by one fault, and what is wrong in them."""
+    calm = run(0, scenario)
+    wrong = [f"{scenario}: {calm.violation}"] if calm.violation else []
+    worlds = 1
+    for step in range(1, calm.steps_before_peace + 1):
+        for fault in Fault:
+            report = run(0, scenario, {step: fault}) if fault is not Fault.NONE else None
+            if report is not None and report.injected:
+                worlds += 1
+                if report.violation is not None:
+                    wrong.append(f"{scenario}, step {step}, {fault.value}: {report.violation}")
+    return scenario, worlds, wrong
+
+
+def _each_call() -> int:
+    started, whole, violations = time.monotonic(), 0, 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for scenario, worlds, wrong in pool.map(_calls_of, CALM):
+            print(f"{scenario:45s} {worlds:>7,} worlds {len(wrong):>4} violations", flush=True)
+            for line in wrong[:20]:
+                print(f"    {line}")
+            whole, violations = whole + worlds, violations + len(wrong)
+    print(f"{'all':45s} {whole:>7,} worlds {violations:>4} violations, {time.monotonic() - started:,.0f} s")
+    return 1 if violations else 0
 
 
 def _one(seed: int, scenario: str) -> int:

@@ -16,7 +16,7 @@ from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.file_ids import Slot
-from sparkrobust.core.instant import Action, State
+from sparkrobust.core.instant import WRITES, Action, State
 from sparkrobust.core.markers import Terms
 from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, joined, marker_folder
 from sparkrobust.core.write_status import OperationType, WriteStat
@@ -28,6 +28,8 @@ from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, Wr
 from sparkrobust.storage.contract import Storage
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
+MARK = "simulated.overwrite"
+"""In the table's properties: which write replaced it last."""
 _TASK_FAILURES = 4
 
 _RULES = Rules(combine=False, match=False, delete=False)
@@ -57,6 +59,7 @@ class Settings:
     speculation: float = 0.3
     reuse: bool = True
     bulk: float = 0.3
+    overwrite: float = 0.0
 
 
 class StageFailed(Exception):
@@ -101,8 +104,7 @@ class Pipelines:
         chosen = self.world.choices.random
         slots = chosen.randint(1, self.settings.most_slots)
         bulk = self.world.choices.happens(self.settings.bulk)
-        terms = Terms(action=Action.COMMIT, operation=OperationType.INSERT, schema=SCHEMA)
-        transaction = Transaction(table, terms)
+        transaction = Transaction(table, self._terms(table, told.name))
         told.instant = transaction.time
         try:
             transaction.begin(slots=None if bulk else slots)
@@ -117,6 +119,17 @@ class Pipelines:
             return
         with contextlib.suppress(RobustWriteError):  # the next write sweeps
             transaction.clean_up()
+
+    def _terms(self, table: HudiTable, name: str) -> Terms:
+        if not self.world.choices.happens(self.settings.overwrite):
+            return Terms(action=Action.COMMIT, operation=OperationType.INSERT, schema=SCHEMA)
+        return Terms(
+            action=Action.REPLACE_COMMIT,
+            operation=OperationType.INSERT_OVERWRITE_TABLE,
+            schema=SCHEMA,
+            replaces_table=True,
+            new_properties={**table.config.values, MARK: name},
+        )
 
     def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
         """Spark's part: tasks that are tried again, sometimes twice at once."""
@@ -285,7 +298,7 @@ def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:
     def roll_back() -> None:
         storage = pipelines.storage()
         table = pipelines.open()
-        for instant in [one for one in table.timeline.pending if one.action is Action.COMMIT]:
+        for instant in [one for one in table.timeline.pending if one.action in WRITES]:
             for path, _ in list(begin_markers(storage, instant.time)):
                 storage.delete(path)
             for state in (State.INFLIGHT, State.REQUESTED):

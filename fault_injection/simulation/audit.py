@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from fault_injection.simulation.actors import Told, content_of
+from fault_injection.simulation.actors import MARK, Told, content_of
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk
 from sparkrobust.core import decision
 from sparkrobust.core.decision import Commit
-from sparkrobust.core.instant import Action, State
+from sparkrobust.core.instant import WRITES, State
 from sparkrobust.core.names import (
     HOODIE,
+    PROPERTIES,
     ROBUST,
     TEMP,
     TIMELINE,
@@ -19,6 +20,7 @@ from sparkrobust.core.names import (
     parse_begin_marker,
     parse_instant_file,
 )
+from sparkrobust.formats import properties
 
 AnyStorage = SimulatedDisk | SimulatedBucket
 
@@ -88,7 +90,7 @@ class Auditor:
 
     def _instant(self, path: str) -> None:
         found = parse_instant_file(path.rpartition("/")[2])
-        if found is None or found.state is not State.COMPLETED or found.action is not Action.COMMIT:
+        if found is None or found.state is not State.COMPLETED or found.action not in WRITES:
             return
         other = self.completed.get(found.time)
         if other is not None:
@@ -121,7 +123,7 @@ class Auditor:
             self.closed.add(path.rpartition("/")[0])
         if path.startswith(f"{TIMELINE}/"):
             found = parse_instant_file(path.rpartition("/")[2])
-            if found is not None and found.action is Action.COMMIT and found.time not in self.archived:
+            if found is not None and found.action in WRITES and found.time not in self.archived:
                 if found.state is State.COMPLETED:
                     self._say(f"{path} was there, and is gone")
                 elif found.state is State.REQUESTED:
@@ -133,6 +135,15 @@ class Auditor:
             assert name is not None
             if name.instant in self.completed:
                 self._say(f"{path} was committed, and is gone")
+
+    def _properties(self) -> None:
+        """The table's properties are those of the overwrite that completed last, or of the beginning."""
+        replaced = [self.decided[time] for time in self.completed if self.decided[time].properties]
+        newest = max(replaced, key=lambda commit: commit.completion, default=None)
+        wanted = newest.properties.after[MARK] if newest and newest.properties else None
+        found = properties.parse(self._read(PROPERTIES), path=PROPERTIES).get(MARK)
+        if found != wanted:
+            self._say(f"the properties are those of {found}, not of {wanted}")
 
     def _file_ids(self, instant: str) -> frozenset[str]:
         names = (BaseFileName.parse(f.final_path.rpartition("/")[2]) for f in self.decided[instant].files)
@@ -156,6 +167,7 @@ class Auditor:
                 self._say(f"{one.instant} has not the rows of {one.name}")
             if one.outcome == "failed" and durable:
                 self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+        self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
         named = {file.final_path for time in self.completed for file in self.decided[time].files}
         if visible != named:
@@ -165,5 +177,5 @@ class Auditor:
             self._say(f"left behind: {left}")
         for path in there:
             found = parse_instant_file(path.rpartition("/")[2]) if path.startswith(f"{TIMELINE}/") else None
-            if found is not None and found.action is Action.COMMIT and found.time not in self.completed:
+            if found is not None and found.action in WRITES and found.time not in self.completed:
                 self._say(f"{path} is pending, and nobody is left who could end it")

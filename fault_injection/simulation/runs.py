@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fault_injection.faults import Fault
@@ -18,7 +18,7 @@ from fault_injection.simulation.actors import (
     rollbacker,
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
-from fault_injection.simulation.scenarios import SCENARIOS, Scenario
+from fault_injection.simulation.scenarios import CALM, SCENARIOS, Scenario
 from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
 from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedDisk
 from sparkrobust.coordinator.create import make_table
@@ -40,6 +40,7 @@ class Report:
     store: str
     violation: str | None = None
     steps: int = 0
+    steps_before_peace: int = 0
     told: list[Told] = field(default_factory=list)
     injected: dict[Fault, int] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
@@ -50,11 +51,18 @@ class Report:
         return hashlib.sha256("\n".join(self.log).encode()).hexdigest()[:16]
 
 
-def run(seed: int, scenario: str = "any") -> Report:
-    """One world; what is violated stands in the report."""
+def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = None) -> Report:
+    """One world; what is violated stands in the report.
+
+    Parameters
+    ----------
+    planned
+        Faults at the calls of certain steps, besides those that the scenario draws.
+    """
     choices = Choices(seed)
-    story = SCENARIOS[scenario](choices)
+    story = {**SCENARIOS, **CALM}[scenario](choices)
     world = World(choices, Rates())
+    world.planned = dict(planned or {})
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
     auditor = Auditor(storage, read)
@@ -69,6 +77,8 @@ def run(seed: int, scenario: str = "any") -> Report:
         world.rates = story.rates
         with contextlib.suppress(Stuck):
             world.run(steps=_STEPS_OF_CHAOS)
+        report.steps_before_peace = world.steps
+        world.planned = {}
         _peace(world, pipelines)
         auditor.close(pipelines.told)
         _errors_of(world)

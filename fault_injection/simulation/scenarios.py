@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fault_injection.faults import Fault
 from fault_injection.simulation.actors import Settings
@@ -36,6 +37,7 @@ def drawn(choices: Choices) -> Scenario:
         most_files=choices.among([1, 2]),
         speculation=choices.among([0.0, 0.3, 1.0]),
         reuse=choices.happens(0.7),
+        overwrite=choices.among([0.0, 0.0, 0.4]),
     )
     actors = [("writer", 0)]
     for _ in range(choices.among([0, 1, 2, 3, 5])):
@@ -121,4 +123,44 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "sleepers-decide": sleepers_decide,
     "archived-while-asleep": archived_while_asleep,
     "late-tasks": late_tasks,
+}
+
+
+# -- calm worlds, for faults at one call each --------------------------------------------------------------
+
+
+def _calm(store: str, *actors: str, dies: str = "", **settings: Any) -> Callable[[Choices], Scenario]:
+    """Nothing goes wrong by itself, but that the first writer may die before a certain call."""
+
+    def story(choices: Choices) -> Scenario:
+        plain = Settings(most_slots=2, most_files=2, speculation=0.0, bulk=0.0)
+        return Scenario(
+            store=store,
+            rates=Rates(fate=("writer 1", dies) if dies else None),
+            settings=replace(plain, **settings),
+            actors=tuple((actor, 400 * number) for number, actor in enumerate(actors)),
+        )
+
+    return story
+
+
+CALM: dict[str, Callable[[Choices], Scenario]] = {
+    f"{name} on a {store}": _calm(store, *actors, **how)
+    for store, publish in (("disk", "publish"), ("bucket", "complete"))
+    for name, actors, how in (
+        ("write", ("writer",), {}),
+        ("bulk insert", ("writer",), {"bulk": 1.0}),
+        ("write with speculation", ("writer",), {"speculation": 1.0}),
+        ("overwrite", ("writer", "writer"), {"overwrite": 1.0}),
+        ("rollback", ("writer", "rollback"), {"dies": "/finalize"}),
+        ("rolling forward", ("writer", "writer"), {"dies": f"{publish} p"}),
+        (
+            "rolling forward an overwrite",
+            ("writer", "rollback"),
+            {"dies": f"{publish} .hoodie", "overwrite": 1.0},
+        ),
+        ("recovery", ("writer", "recover"), {"dies": "/finalize"}),
+        ("recovery of a decided write", ("writer", "recover"), {"dies": f"{publish} .hoodie"}),
+        ("sweeping", ("writer", "writer"), {"dies": ".hoodie/.temp"}),
+    )
 }

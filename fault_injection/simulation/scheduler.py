@@ -87,6 +87,8 @@ class Rates:
     """Who is about to make a call like this one is frozen every other time."""
     deadly: str = ""
     """Who is about to make a call like this one dies every other time."""
+    fate: tuple[str, str] | None = None
+    """Who (by name) dies before which call of his, the first time."""
 
 
 class SimulatedClock(Clock):
@@ -145,6 +147,8 @@ class World:
         self.steps = 0
         self.actors: list[Actor] = []
         self.late: list[tuple[str, Callable[[], Any]]] = []
+        self.planned: dict[int, Fault] = {}
+        """Faults at the calls of certain steps."""
         self.log: list[str] = []
         self.injected: dict[Fault, int] = {}
         self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand()
@@ -235,6 +239,11 @@ class World:
     def _fault(self, actor: Actor) -> Fault:
         if actor._effect is None or actor.call.startswith("pause"):
             return Fault.NONE
+        if self.steps in self.planned:
+            fault = self.planned[self.steps]
+            return fault if actor._changes or fault not in CHANGING_ONLY else Fault.NONE
+        if self.rates.fate and self.rates.fate[0] == actor.name and self.rates.fate[1] in actor.call:
+            return Fault.KILLED_BEFORE
         if self.rates.deadly and self.rates.deadly in actor.call and self.choices.happens(0.5):
             return Fault.KILLED_BEFORE
         for fault, chance in self.rates.faults.items():

@@ -7,7 +7,7 @@ import pytest
 from fault_injection.faults import Fault
 from fault_injection.simulation.bugs import BUGS, with_bug
 from fault_injection.simulation.runs import run
-from fault_injection.simulation.scenarios import SCENARIOS
+from fault_injection.simulation.scenarios import CALM, SCENARIOS
 
 WORLDS = 300
 MOST_TO_FIND_A_BUG = 1500
@@ -55,3 +55,13 @@ def test_a_bug_is_gone_when_its_block_ends() -> None:
     with with_bug("no decision object"):
         assert run(0).violation is not None
     assert run(0).violation is None
+
+
+@pytest.mark.parametrize("scenario", CALM)
+def test_a_calm_world_is_calm_but_for_the_driver_that_is_meant_to_die(scenario: str) -> None:
+    report = run(0, scenario)
+    assert report.violation is None
+    first, *others = [told.outcome for told in report.told]
+    dies = any(word in scenario for word in ("rollback", "rolling", "recovery", "sweeping"))
+    assert first == ("nothing" if dies else "committed")
+    assert set(others) == {"committed"}
