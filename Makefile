@@ -66,8 +66,9 @@ interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against
 	    $(SPARK35) python -m pytest -q tests/interop $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults: make simulate SEEDS=0:1000
+simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B), and in one for each call and fault
 	@.venv/bin/python -m fault_injection --seeds $(SEEDS)
+	@.venv/bin/python -m fault_injection --each-call
 	@.venv/bin/python -m pytest -q tests/simulation $(ARGS)
 
 .PHONY: check
@@ -97,7 +98,7 @@ docs: ## write the generated parts again: the README's options and conf/
 .PHONY: clean distclean
 clean: ## remove what tests and builds leave
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
-	@find sparkrobust tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find sparkrobust fault_injection tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove the virtual environments and the downloads too
 	@rm -rf .venv .venv35 .venv-oracle .venv-bench .venv-unit-* .cache
