@@ -14,12 +14,18 @@ from sparkrobust.coordinator.leftovers import discard_uploads, remove_markers
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core import decision as decisions
 from sparkrobust.core.control_object import Kind
-from sparkrobust.core.decision import Commit, Decision
+from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
 from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
-from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, Staging, Storage
+from sparkrobust.storage.contract import (
+    AlreadyExistsError,
+    NotFoundError,
+    Staging,
+    Storage,
+    StorageFullError,
+)
 
 _READERS = 16
 _LOOKS = 5
@@ -164,6 +170,19 @@ class Control:
             return there
         assert unclear is not None
         raise unclear
+
+    def give_up(self, reason: str) -> Decision | None:
+        """See to it that the write is never committed, if it is not yet; how it was decided.
+
+        On a full disk there may be no room for the decision.  Nobody can commit without the finalize
+        marker, or know what to commit without it and the gate, so it does to take them away.
+        """
+        try:
+            return self.decide(Abort(reason=reason))
+        except StorageFullError:
+            self.storage.delete(self.folder.gate)
+            self.storage.delete(self.folder.finalize)
+            return self.decision()
 
     def _put(self, path: str, data: bytes) -> bool:
         """Put what says the same whoever puts it; whether we were the first."""

@@ -38,7 +38,7 @@ from sparkrobust.errors import (
     UnavailableError,
 )
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
-from sparkrobust.storage.contract import AlreadyExistsError
+from sparkrobust.storage.contract import AlreadyExistsError, StorageFullError
 
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
@@ -213,10 +213,10 @@ class Transaction:
             return writer.finish()
 
     def _metadata(self, stats: Collection[WriteStat]) -> CommitMetadata:
-        by_partition: dict[str, tuple[WriteStat, ...]] = {}
+        in_partition: dict[str, list[WriteStat]] = {}
         for stat in sorted(stats, key=lambda s: s.path or ""):
-            partition = stat.partition_path or ""
-            by_partition[partition] = (*by_partition.get(partition, ()), stat)
+            in_partition.setdefault(stat.partition_path or "", []).append(stat)
+        by_partition = {partition: tuple(found) for partition, found in in_partition.items()}
         extra = {"schema": self.terms.schema, NONCE: self.folder.nonce, **self.terms.extra}
         if self.terms.action is Action.REPLACE_COMMIT:
             return ReplaceCommitMetadata(
@@ -231,11 +231,11 @@ class Transaction:
 
     def _replaced(self) -> Mapping[str, tuple[str, ...]]:
         """The file groups that this write takes out of the table, by partition."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, list[str]] = {}
         if self.terms.replaces_table:
             for base in self.table.base_files():
-                found[base.partition] = (*found.get(base.partition, ()), base.file_id)
-        return found
+                found.setdefault(base.partition, []).append(base.file_id)
+        return {partition: tuple(ids) for partition, ids in found.items()}
 
     def _decide(self, wanted: Commit) -> None:
         try:
@@ -326,7 +326,7 @@ class Transaction:
     def _aborted(self, reason: str) -> bool:
         decided = None
         with contextlib.suppress(FencedError):  # the folder is gone: the write has ended
-            decided = self._control.decide(Abort(reason=reason))
+            decided = self._control.give_up(reason)
         if isinstance(decided, Commit):
             roll_forward(self.table, self._control, decided)
         ending = look(self.table, self.folder, self.terms.action)
@@ -336,7 +336,7 @@ class Transaction:
         if ending is Ending.DURABLE:
             self.done = mine
             return False
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(UnavailableError, StorageFullError):
             if mine is None:
                 self._control.remove()
             else:

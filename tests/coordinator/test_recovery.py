@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparkrobust.coordinator.recovery import Fate, earlier_result, recover
@@ -10,6 +12,7 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
 from sparkrobust.core.names import NONCE, WRITE_ID
+from sparkrobust.storage.contract import Storage, StorageFullError
 from tests.coordinator.writes import STOPS, begun, commit, data_files, leftovers, stage, stopped, terms
 
 
@@ -81,6 +84,32 @@ def test_a_driver_that_failed_is_not_recovered_after_it_said_so(table: HudiTable
     assert failed.abort("it failed") is True
     assert recover(opened(table)) == []
     assert data_files(table.storage) == []
+
+
+class Full:
+    """A store without room for one more object."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        raise StorageFullError("no space is left", path=path)
+
+
+@pytest.mark.parametrize("stop", ["staged", "finalized"])
+def test_a_driver_that_had_no_room_to_give_its_write_up_is_not_recovered_either(
+    table: HudiTable, stop: str
+) -> None:
+    failed, real = stopped(table, stop), table.storage
+    table.storage = Full(real)  # type: ignore[assignment]
+    assert failed.abort("the disk is full") is True
+    table.storage = real
+    (found,) = recover(opened(table))
+    assert found.fate is Fate.ROLLED_BACK
+    assert data_files(real) == [] and leftovers(real) == []
 
 
 # -- the same write, run again -------------------------------------------------------------------------
