@@ -85,6 +85,12 @@ FAULTS: tuple[FaultClass, ...] = (
         then="rows are counted and their keys summed, before and in every slot: IndeterminateInputError",
     ),
     FaultClass(
+        name="the input gives other rows when a part of it is made again",
+        where="bulk_insert, below a shuffle",
+        verdict=Verdict.SURVIVED,
+        then="where the plan goes by chance the rows are stored before they are written; or they are counted",
+    ),
+    FaultClass(
         name="the driver dies",
         where="before the commit is decided",
         verdict=Verdict.SETTLED_LATER,

@@ -61,8 +61,8 @@ OVERWRITE = (
 )
 
 UNCOUNTED = (
-    "bulk_insert reads its rows once and does not count them: rows that go by chance through a shuffle "
-    "(rand() as a key) may be lost or doubled when Spark makes a part of it again; store or cache them first"
+    "bulk_insert does not count its rows unless hoodie.write.robust.pin.input=check, and sees chance in a plan "
+    "only by Spark's own functions: a Python function that gives other rows each time is not noticed"
 )
 
 _LIMITS = {

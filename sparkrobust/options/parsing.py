@@ -52,6 +52,7 @@ class WriteOptions:
     driver_bytes: int = 4 << 20
     on_finalized: v.OnFinalized = v.OnFinalized.REUSE
     write_id: str | None = None
+    pin_input: v.PinInput = v.PinInput.AUTO
     commit_metadata_prefix: str = "_"
 
     max_file_size: int = 120 << 20

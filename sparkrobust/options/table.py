@@ -259,6 +259,15 @@ WRITE_OPTIONS = (
         "it serves what was written, or fails",
     ),
     Option(
+        key="hoodie.write.robust.pin.input",
+        field="pin_input",
+        kind=Kind.WORD,
+        words=v.PinInput,
+        default=v.PinInput.AUTO,
+        doc="a bulk insert whose rows may be others when Spark makes a part of them again: store them in the "
+        "table's folder first, where the plan goes by chance below a shuffle; count them twice; neither",
+    ),
+    Option(
         key="hoodie.write.robust.write.id",
         field="write_id",
         kind=Kind.TEXT,

@@ -95,6 +95,14 @@ class OnFinalized(Enum):
     FAIL = "fail"
 
 
+class PinInput(Enum):
+    """What is done about rows that may be others when they are read again, where nobody counts them."""
+
+    AUTO = "auto"
+    CHECK = "check"
+    OFF = "off"
+
+
 class UnknownOptions(Enum):
     """What happens on a ``hoodie.*`` key that nobody knows."""
 

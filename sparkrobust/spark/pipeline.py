@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from sparkrobust import __version__, errors
 from sparkrobust.coordinator.recovery import result_of
@@ -23,16 +24,17 @@ from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 from sparkrobust.errors import InternalError
 from sparkrobust.formats.commit_metadata import CommitMetadata
 from sparkrobust.formats.plans import empty_replace_request
-from sparkrobust.handles.plan import KEY, PATH, SlotResult, WritePlan
-from sparkrobust.options import OnFinalized, SortMode
-from sparkrobust.spark.frames import Frames
+from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, SlotResult, WritePlan
+from sparkrobust.options import OnFinalized, PinInput, SortMode
+from sparkrobust.spark.determinacy import may_change
+from sparkrobust.spark.frames import Frames, numbers
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup
 from sparkrobust.spark.prepare import Incoming, prepare
 from sparkrobust.spark.routing import Routed, Router
 from sparkrobust.spark.slots import SlotBook
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import RunSlots, results_of
+from sparkrobust.spark.tasks import PinRows, RunPinnedSlots, RunSlots, results_of
 from sparkrobust.storage import contract
 
 _log = logging.getLogger("sparkrobust")
@@ -57,6 +59,7 @@ class WriteRun:
         try:
             with self._steps.taking("read"):
                 incoming = prepare(self.df, intent)
+                counted = self._counted(incoming)
             routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming)
             transaction = Transaction(intent.table, self._terms(incoming))
             with self._steps.taking("write"):
@@ -66,7 +69,10 @@ class WriteRun:
                     inflight=self._workload(routed.book) if routed else b"",
                 )
                 results = self._write(transaction, incoming, routed)
-            return self._commit(transaction, routed, results)
+            expected = routed.book.expected() if routed else []
+            if counted is not None:
+                expected = [(frozenset(range(len(results))), counted)]
+            return self._commit(transaction, routed, results, expected)
         except errors.CommitUnknownError:
             raise  # it may be durable: nothing of it may be undone
         except WrittenEarlier as other:
@@ -119,8 +125,29 @@ class WriteRun:
         if routed is not None:
             return routed.results(plan) if plan.slots else []
         laid_out = self._laid_out(incoming.frame)
-        stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
+        if self.intent.options.pin_input is PinInput.AUTO and may_change(laid_out):
+            stage = self._pinned(plan, incoming, laid_out)
+        else:
+            stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
         return results_of(stage, plan.control)
+
+    def _pinned(self, plan: WritePlan, incoming: Incoming, laid_out: DataFrame) -> DataFrame:
+        """The write stage on rows that are stored first, since their next reading may give others."""
+        with self._steps.taking("pin"):
+            plan.storage.make_folder(plan.control.rows_folder)
+            pinned = laid_out.mapInArrow(PinRows(plan, incoming.derived), PinRows.SCHEMA)
+            parts = len(pinned.collect())
+        tasks = numbers(self.df.sparkSession, parts, parts)
+        return tasks.mapInArrow(RunPinnedSlots(plan), RunPinnedSlots.SCHEMA)
+
+    def _counted(self, incoming: Incoming) -> Fingerprint | None:
+        """All rows of a bulk insert, where they are to be counted before they are written."""
+        if not self.intent.bulk or self.intent.options.pin_input is not PinInput.CHECK:
+            return None
+        found = incoming.frame.agg(
+            F.count(F.lit(1)).alias("rows"), F.sum(FINGERPRINT).alias("keys")
+        ).collect()
+        return Fingerprint(rows=found[0]["rows"], keys=found[0]["keys"] or 0)
 
     def _laid_out(self, frame: DataFrame) -> DataFrame:
         """A bulk insert's rows in the order that its sort mode asks for."""
@@ -140,7 +167,11 @@ class WriteRun:
     # -- steps 6 to 8: reconcile, prepare the commit, complete it ------------------------------------------
 
     def _commit(
-        self, transaction: Transaction, routed: Routed | None, results: list[SlotResult]
+        self,
+        transaction: Transaction,
+        routed: Routed | None,
+        results: list[SlotResult],
+        expected: list[tuple[frozenset[int], Fingerprint]],
     ) -> WriteResult:
         for result in results:
             if result.problem:
@@ -150,8 +181,7 @@ class WriteRun:
         with self._steps.taking("reconcile"):
             markers = transaction.finalize(self._slots(routed, results))
             _refuse_other_markers(results, markers)
-            if routed is not None:
-                refuse_lost_rows(markers, routed.book.expected())
+            refuse_lost_rows(markers, expected)
         with self._steps.taking("complete"), self.interrupts.undisturbed():
             transaction.commit(markers)
         with self._steps.taking("clean up"), self.interrupts.undisturbed():

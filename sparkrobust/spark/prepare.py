@@ -16,7 +16,7 @@ from sparkrobust.errors import SchemaConflictError
 from sparkrobust.formats.reconcile import reconcile
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, RESERVED_PREFIX, SEQUENCE, Derived
-from sparkrobust.options import Operation, SortMode, WriteOptions
+from sparkrobust.options import Operation, PinInput, SortMode, WriteOptions
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.keys import derived, field_type, partition_path, quoted, record_key, refuse_nested_type
 from sparkrobust.spark.schema import to_arrow
@@ -65,10 +65,12 @@ def prepare(df: DataFrame, intent: Intent) -> Incoming:
     found = Derived()
     if not (intent.bulk and options.sort_mode is not SortMode.NONE):
         found = derived(config, rows.schema)
+    counts = not intent.bulk or options.pin_input is PinInput.CHECK
     columns = [column for column, taken in ((key, found.key), (path, found.path)) if taken is None]
     if not intent.bulk:
         columns.append(_bad_ordering(config, options).alias(BAD_ORDERING))
         columns.append(F.monotonically_increasing_id().alias(SEQUENCE))
+    if counts:
         columns.append(_fingerprint(key))
     columns += [F.col(quoted_name(name)) for name in rows.columns]
     return Incoming(frame=rows.select(*columns), schema=schema, derived=found)

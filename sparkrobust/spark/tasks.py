@@ -20,6 +20,7 @@ from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import InternalError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
+from sparkrobust.handles.pinned import pin, pinned
 from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, Attempt, Derived, SlotResult, WritePlan
 from sparkrobust.handles.rows import missing_keys, single, with_derived
 from sparkrobust.handles.work import run as run_slots
@@ -234,16 +235,50 @@ class RunPackedSlots(Task):
         yield from unpack(packed).to_batches()
 
 
+@dataclass(frozen=True)
+class PinRows(Task):
+    """Keeps the rows of each partition in the control folder; one number for each."""
+
+    plan: WritePlan
+    derived: Derived
+
+    SCHEMA = "part int"
+
+    def run(self, batches: Batches) -> Made:
+        context = TaskContext.get()
+        if context is None:
+            raise InternalError("rows are pinned outside of a Spark task")
+        rows = (with_derived(batch, self.derived) for batch in batches)
+        pin(self.plan.storage, self.plan.control, context.partitionId(), rows, Ids())
+        yield pa.RecordBatch.from_arrays([pa.array([context.partitionId()], pa.int32())], ["part"])
+
+
+@dataclass(frozen=True)
+class RunPinnedSlots(Task):
+    """The write stage of a bulk insert whose rows were pinned: the numbers of their partitions come in."""
+
+    plan: WritePlan
+
+    SCHEMA = RunSlots.SCHEMA
+
+    def run(self, batches: Batches) -> Made:
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                rows = pinned(self.plan.storage, self.plan.control, part)
+                yield from _told(self.plan, rows, task=part)
+
+
 def results_of(stage: DataFrame, control: ControlFolder) -> list[SlotResult]:
     """What the write stage tells, once it has run."""
     return [SlotResult.from_json(row.result, control) for row in stage.collect()]
 
 
-def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> Made:
+def _told(plan: WritePlan, rows: Iterator[pa.RecordBatch], task: int | None = None) -> Made:
     context = TaskContext.get()
     if context is None:
         raise InternalError("a write handle runs outside of a Spark task")
-    attempt = Attempt.of(context.partitionId(), stage=context.stageId(), ids=Ids())
+    number = context.partitionId() if task is None else task
+    attempt = Attempt.of(number, stage=context.stageId(), ids=Ids())
     for result in run_slots(plan, attempt, rows):
         yield pa.RecordBatch.from_arrays(
             [pa.array([result.slot], pa.int32()), pa.array([result.to_json()])], ["slot", "result"]
