@@ -61,8 +61,8 @@ OVERWRITE = (
 )
 
 UNCOUNTED = (
-    "bulk_insert does not count its rows unless hoodie.write.robust.pin.input=check, and sees chance in a plan "
-    "only by Spark's own functions: a Python function that gives other rows each time is not noticed"
+    "bulk_insert does not count its rows unless hoodie.write.robust.pin.input=check, and sees chance in a "
+    "plan only by Spark's own functions: a Python function that gives other rows each time is not noticed"
 )
 
 _LIMITS = {
