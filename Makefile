@@ -38,7 +38,7 @@ demo: .venv/.installed ## a cluster, a write, an executor killed in the middle o
 
 # -- tests -----------------------------------------------------------------------------------------
 
-# The two Sparks wait for themselves most of the time, so they run side by side.
+# Much of a test is waiting, so the two Sparks run side by side, and so do the Pythons by twos.
 IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: test test-unit test-spark test-spark35
@@ -47,10 +47,11 @@ test: test-unit .venv/.installed .venv35/.installed ## all tests but interop and
 
 test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
 	@echo "Pythons on this machine: $(PYTHONS)"
-	@for version in $(PYTHONS); do \
-	    echo "== without Spark, Python $$version"; \
-	    .venv-unit-$$version/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ARGS) || exit 1; \
-	done
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) $(addprefix test-unit-,$(PYTHONS))
+
+test-unit-%: .venv-unit-%/.installed
+	@echo "== without Spark, Python $*"
+	@.venv-unit-$*/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ARGS)
 
 test-spark: .venv/.installed ## tests on the newest Spark
 	@echo "== Spark $$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')"
