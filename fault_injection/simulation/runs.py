@@ -116,6 +116,10 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
         }[what]
         actor = world.spawn(name, function)
         actor.asleep = begins
+        if what == "writer" and story.settings.overwrite:
+            # Two writers that overwrite at once need a lock; others may take this one for dead.
+            before = [one for one in others if one.name.startswith("writer")]
+            actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
         if what == "hudi":
             # It shares no lock with us, and so must not meet a driver that is alive.
             actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]

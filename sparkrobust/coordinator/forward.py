@@ -79,23 +79,27 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     """
     folder = control.folder
     ending = _glance(table, folder, commit) if first_hand else look(table, folder, commit.action)
-    try:
-        if ending is None:
-            if commit.properties is not None:
-                replace_properties(table, commit.properties)
-            make_partitions(table, commit.new_partitions, folder.instant)
-            table.storage.publish_all(commit.files)
-            # Once more, as near to the commit as can be, for a writer that shares no lock with us.
-            ending = _glance(table, folder, commit)
-        if ending is None:
-            table.storage.publish(commit.commit_file)
-            ending = Ending.DURABLE
-    except NotFoundError:
-        # What is gone was published by another driver, or deleted by a foreign rollback.
-        ending = look(table, folder, commit.action) or Ending.GIVEN_UP
+    if ending is None:
+        if commit.properties is not None:
+            replace_properties(table, commit.properties)
+        make_partitions(table, commit.new_partitions, folder.instant)
+        ending = _publish(table, folder, commit)
     if ending is Ending.GIVEN_UP:
         _undo(table, commit)
     return ending
+
+
+def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
+    try:
+        table.storage.publish_all(commit.files)
+        # Once more, as near to the commit as can be, for a writer that shares no lock with us.
+        ending = _glance(table, folder, commit)
+        if ending is None:
+            table.storage.publish(commit.commit_file)
+        return ending or Ending.DURABLE
+    except NotFoundError:
+        # What is gone was published by another driver, or deleted by a foreign rollback.
+        return look(table, folder, commit.action) or Ending.GIVEN_UP
 
 
 def _undo(table: HudiTable, commit: Commit) -> None:

@@ -1,8 +1,9 @@
-"""``hoodie.properties``: read, created, and updated by the steps that Hudi's writers go by.
+"""``hoodie.properties``: read, created, and updated so that there is a valid copy at every moment.
 
-An update never leaves a moment without a valid copy: the old content stands in the backup before
-the file is taken away, and a reader or the next update that finds the file missing or torn goes
-by the backup.
+Hudi's writers put the old content into a backup, take the file away and write it anew; a reader or
+the next update that finds the file missing or torn goes by the backup.  So do we with what they left.
+We replace the file in one step, and only the very version that was read: two drivers that finish
+the same write may both be at it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 
 from sparkrobust.core.names import PROPERTIES, PROPERTIES_BACKUP
-from sparkrobust.errors import CorruptTableError, RobustWriteError, TableNotFoundError
+from sparkrobust.errors import ConflictError, CorruptTableError, RobustWriteError, TableNotFoundError
 from sparkrobust.formats import properties
-from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, Storage
+from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock
 
 CHECKSUM = "hoodie.table.checksum"
@@ -25,7 +26,11 @@ Values = dict[str, str]
 
 
 def _valid(storage: Storage, path: str) -> Values:
-    values = properties.parse(storage.read(path), path=path)
+    return _checked(storage.read(path), path)
+
+
+def _checked(data: bytes, path: str) -> Values:
+    values = properties.parse(data, path=path)
     if "hoodie.table.name" not in values:
         raise CorruptTableError(f"{path}: there is no hoodie.table.name in it", path=path)
     properties.verify_checksum(values, path)
@@ -76,16 +81,26 @@ def create_properties(storage: Storage, values: Mapping[str, str], clock: Clock)
 
 
 def update_properties(storage: Storage, change: Callable[[Values], Values], clock: Clock) -> Values:
-    """Change the file by Hudi's update protocol; the caller holds the table's lock, if there is one."""
-    _recover(storage)
-    values = change(_valid(storage, PROPERTIES))
-    values[CHECKSUM] = str(properties.table_checksum(values))
-    storage.put_if_absent(PROPERTIES_BACKUP, storage.read(PROPERTIES))
-    storage.delete(PROPERTIES)
-    storage.put_if_absent(PROPERTIES, _rendered(values, "Updated at", clock))
-    written = _valid(storage, PROPERTIES)
-    storage.delete(PROPERTIES_BACKUP)
-    return written
+    """Change the file; ``change`` is asked again if another writer was faster."""
+    for _ in range(_ROUNDS):
+        _recover(storage)
+        data, version = storage.read_versioned(PROPERTIES)
+        before = _checked(data, PROPERTIES)
+        values = change(dict(before))
+        if values == before:
+            return before
+        values[CHECKSUM] = str(properties.table_checksum(values))
+        try:
+            storage.replace_if_unchanged(PROPERTIES, _rendered(values, "Updated at", clock), version)
+        except (ChangedError, NotFoundError):
+            clock.sleep(_PAUSE_SECONDS)
+            continue
+        return values
+    raise ConflictError(
+        f"{PROPERTIES} of {storage.url} was changed by others {_ROUNDS} times in a row",
+        path=PROPERTIES,
+        outcome="Retryable",
+    )
 
 
 def _recover(storage: Storage) -> None:

@@ -28,10 +28,11 @@ def restore_properties(table: HudiTable, properties: NewProperties) -> None:
 
 
 def _change(table: HudiTable, expected: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def change(now: Values) -> Values:
+        return dict(wanted) if _without_checksum(now) == _without_checksum(expected) else now
+
+    update_properties(table.storage, change, table.clock)
     table.reload_config()
-    if _without_checksum(table.config.values) == _without_checksum(expected):
-        update_properties(table.storage, lambda _: dict(wanted), table.clock)
-        table.reload_config()
 
 
 def _without_checksum(values: Mapping[str, str]) -> Values:
