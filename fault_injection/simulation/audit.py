@@ -45,6 +45,7 @@ class Auditor:
         """Control folders whose gate was ever taken away."""
         self._removed: set[str] = set()
         """Control folders of a disk that are gone."""
+        self._gated: set[str] = set()
 
     def look(self) -> None:
         """After a step."""
@@ -64,6 +65,8 @@ class Auditor:
         if path.startswith(f"{ROBUST}/"):
             if "/".join(path.split("/")[:3]) in self._removed:
                 self._say(f"{path} is there, in a folder that was removed")
+            if path.endswith("/gate"):
+                self._gated.add(path.rpartition("/")[0])
             if path.endswith("/decision"):
                 self._decision(path)
         elif path.startswith(f"{TIMELINE}/"):
@@ -77,7 +80,12 @@ class Auditor:
     def _folders_gone(self, gone: Iterable[str], now: Mapping[str, int]) -> None:
         for path in gone:
             folder = ControlFolder.parse("/".join(path.split("/")[:3])) if path.startswith(ROBUST) else None
-            if folder is not None and not any(one.startswith(f"{folder.path}/") for one in now):
+            # Before the gate stands, the driver itself is still making the folder.
+            if (
+                folder is not None
+                and folder.path in self._gated
+                and not any(one.startswith(f"{folder.path}/") for one in now)
+            ):
                 self._removed.add(folder.path)
 
     def _decision(self, path: str) -> None:

@@ -132,14 +132,27 @@ class Control:
                     instant=self.folder.instant,
                 )
 
+    def put_compared(self) -> None:
+        """The slots have the rows that the driver had counted."""
+        self._put(self.folder.compared, self.folder.nonce.encode())
+
+    def is_compared(self) -> bool:
+        return self.storage.stat(self.folder.compared) is not None
+
     # -- the decision ------------------------------------------------------------------------------------
 
     def decision(self) -> Decision | None:
-        """How it was decided that the write ends."""
+        """How it was decided that the write ends.
+
+        Cleaning up takes the finalize marker away before the decision, so a commit that stands without
+        one was put by a driver that slept through the end: it decides nothing.
+        """
         try:
-            return decisions.parse(self.storage.read(self.folder.decision), self.folder)
+            found = decisions.parse(self.storage.read(self.folder.decision), self.folder)
         except NotFoundError:
             return None
+        void = isinstance(found, Commit) and self.storage.stat(self.folder.finalize) is None
+        return None if void else found
 
     def decide(self, wanted: Decision) -> Decision:
         """Put the decision if there is none; the one that stands, which may be another.
@@ -158,14 +171,12 @@ class Control:
             try:
                 self._put(self.folder.decision, decisions.render(wanted, self.folder.nonce))
                 there = self.decision()
-                # It goes last of all: a commit decided where the finalize marker is gone came too late.
-                late = isinstance(there, Commit) and self.storage.stat(self.folder.finalize) is None
             except UnavailableError as error:
                 unclear = error
                 continue
             except NotFoundError as error:
                 raise self._given_up() from error
-            if there is None or (late and there == wanted):
+            if there is None:
                 raise self._given_up()
             return there
         assert unclear is not None

@@ -99,7 +99,12 @@ def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
         return ending or Ending.DURABLE
     except NotFoundError:
         # What is gone was published by another driver, or deleted by a foreign rollback.
-        return look(table, folder, commit.action) or Ending.GIVEN_UP
+        ending = look(table, folder, commit.action)
+        if ending is None:
+            # Nobody else may complete what lacks a file: without its commit file nobody can.
+            table.storage.discard(commit.commit_file.token)
+            ending = look(table, folder, commit.action)
+        return ending or Ending.GIVEN_UP
 
 
 def _undo(table: HudiTable, commit: Commit) -> None:

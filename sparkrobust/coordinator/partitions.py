@@ -46,8 +46,11 @@ def make_room(table: HudiTable, partitions: Collection[str], *, replacing: bool)
         for partition in sorted(partitions)
         if table.storage.stat(joined(partition, PARTITION_METADATA)) is None
     ]
-    if not replacing:
-        for partition in new:
+    for partition in new:
+        for folder in {partition, *folders_above(partition)} - {""}:
+            if table.storage.stat(folder) is not None:
+                raise UnsafePathError(f"there is a file where the partition {partition!r} is to be: {folder}")
+        if not replacing:
             refuse_to_cover(table, partition)
     return new
 

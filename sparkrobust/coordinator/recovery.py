@@ -14,11 +14,11 @@ from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import finish_decided, roll_back
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.transaction import Transaction, find_write
+from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier, find_write
 from sparkrobust.core.instant import WRITES, Instant, InstantTime
 from sparkrobust.core.names import WRITE_ID
 from sparkrobust.core.outcome import WriteResult
-from sparkrobust.errors import FencedError
+from sparkrobust.errors import CommitUnknownError, RobustWriteError, UnavailableError
 
 
 class Fate(Enum):
@@ -80,12 +80,16 @@ def _completed(table: HudiTable, control: Control) -> bool:
     if control.decision() is not None:
         return False
     gate = control.gate()
+    if gate is not None and gate.counted and not control.is_compared():
+        return False  # whether its rows are all there only its driver could tell
     if gate is None or gate.slots is None or len(control.completions(range(gate.slots))) < gate.slots:
         return False
-    transaction = Transaction.of_another(table, control.folder, gate.terms)
+    transaction = Transaction.of_another(table, control.folder, gate)
     try:
         transaction.commit(transaction.finalize(gate.slots))
-    except FencedError:
-        return False  # ABORT was decided meanwhile
+    except (UnavailableError, CommitUnknownError):
+        raise
+    except (RobustWriteError, WrittenEarlier):
+        return False  # it can't be committed, or another one was: it is rolled back
     transaction.clean_up()
     return True

@@ -15,7 +15,7 @@ out what was decided meanwhile, and what a caller is told is what stands on the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.control import Control
@@ -26,7 +26,7 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
-from sparkrobust.core.markers import CompletionMarker, Gate, Terms
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
 from sparkrobust.core.names import NONCE, WRITE_ID, ControlFolder, instant_file
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile
@@ -35,6 +35,7 @@ from sparkrobust.errors import (
     ConflictError,
     FencedError,
     IndeterminateInputError,
+    RobustWriteError,
     UnavailableError,
 )
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
@@ -60,15 +61,18 @@ class Transaction:
         self._be(folder or self._new_folder())
         self._decided: Commit | None = None
         self._first_hand = False
-        self._begun = False
+        self._begun = self._requested = self._counted = False
+        # What was planned from; a write that was finished by others since then may stand in the way.
+        self._seen = frozenset(done.time for done in table.timeline.completed_writes)
         self.done: Instant | None = None
         """The completed instant, once the write is durable."""
 
     @classmethod
-    def of_another(cls, table: HudiTable, folder: ControlFolder, terms: Terms) -> Transaction:
+    def of_another(cls, table: HudiTable, folder: ControlFolder, gate: Gate) -> Transaction:
         """A write that another driver has begun, to be ended by this one."""
-        transaction = cls(table, terms, folder)
-        transaction._begun = True
+        transaction = cls(table, gate.terms, folder)
+        transaction._counted = gate.counted
+        transaction._begun = transaction._requested = True
         return transaction
 
     @property
@@ -80,18 +84,24 @@ class Transaction:
 
     # -- the steps ---------------------------------------------------------------------------------------
 
-    def begin(self, *, slots: int | None, requested: bytes = b"", inflight: bytes = b"") -> None:
+    def begin(
+        self, *, slots: int | None, counted: bool = False, requested: bytes = b"", inflight: bytes = b""
+    ) -> None:
         """Open the gate, then put the requested and the inflight file.
 
         Parameters
         ----------
         slots
             How many there will be, where the driver knows.
+        counted
+            The rows were counted, and :meth:`compare` is going to be called.
         """
+        self._counted = counted
         self._begun = True
         for _ in range(_TRIES):
-            self._control.open_gate(Gate(terms=self.terms, slots=slots))
+            self._control.open_gate(Gate(terms=self.terms, slots=slots, counted=counted))
             try:
+                self._requested = True
                 self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
                 break
             except AlreadyExistsError:
@@ -106,6 +116,7 @@ class Transaction:
 
     def _leave_instant(self) -> None:
         """Another writer was faster by less than a millisecond: what goes by its time is its own now."""
+        self._requested = False
         self.table.storage.delete_tree(self.folder.path)
         self.table.reload()
         self._be(self._new_folder())
@@ -127,7 +138,7 @@ class Transaction:
         IndeterminateInputError
             A slot was not done, though the stage has ended: it got no rows.
         """
-        self._control.close_gate(Gate(terms=self.terms, slots=slots))
+        self._control.close_gate(Gate(terms=self.terms, slots=slots, counted=self._counted))
         found = self._control.completions(range(slots))
         missing = slots - len(found)
         if missing:
@@ -140,6 +151,19 @@ class Transaction:
         markers = list(found.values())
         self._control.verify_staged(file for marker in markers for file in marker.files)
         return markers
+
+    def compare(
+        self, markers: Iterable[CompletionMarker], expected: Iterable[tuple[Set[int], Fingerprint]]
+    ) -> None:
+        """See that the slots have the rows that were counted; from here on others can tell that they do.
+
+        Raises
+        ------
+        IndeterminateInputError
+            The input gave other rows when it was read again.
+        """
+        refuse_lost_rows(markers, expected)
+        self._control.put_compared()
 
     def commit(self, markers: Iterable[CompletionMarker]) -> None:
         """Decide that the write becomes part of the table, and make it so.
@@ -158,6 +182,7 @@ class Transaction:
         table.reload()
         self._refuse_if_given_up()
         self._refuse_if_written()
+        self._refuse_conflicts([file.stat for file in files])
         table.reload_config()
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
@@ -197,9 +222,30 @@ class Transaction:
     def _refuse_if_written(self) -> None:
         """Another run of the same job may have been faster than this one."""
         name = self.terms.extra.get(WRITE_ID)
-        found = None if name is None else find_write(self.table, name, since=self.time)
+        found = None if name is None else find_write(self.table, name)
         if found is not None:
             raise WrittenEarlier(found)
+
+    def _refuse_conflicts(self, stats: Collection[WriteStat]) -> None:
+        """``ConflictError`` if another write has changed what this one was planned from."""
+        mine = {(stat.partition_path or "", stat.file_id) for stat in stats if stat.prev_base_file}
+        for other in self.table.timeline.completed_writes:
+            if other.time in self._seen and (other.completion or other.time) < self.time:
+                continue
+            metadata = self.table.commit(other)
+            theirs = {(stat.partition_path or "", stat.file_id) for stat in metadata.write_stats}
+            if isinstance(metadata, ReplaceCommitMetadata):
+                replaced = metadata.partition_to_replace_file_ids.items()
+                theirs |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
+            if mine & theirs or self.terms.replaces_table:
+                raise ConflictError(
+                    f"{other} was completed while this write ran, and changed "
+                    f"{len(mine & theirs) or 'the'} file groups that it was made from",
+                    instant=self.time,
+                    path=self.table.storage.url,
+                    outcome="Conflicted",
+                    hint="write again: it starts from the table as it is now; run one writer at a time",
+                )
 
     def _new_properties(self) -> NewProperties | None:
         after = self.terms.new_properties
@@ -240,7 +286,9 @@ class Transaction:
     def _decide(self, wanted: Commit) -> None:
         try:
             decided = self._control.decide(wanted)
-        except UnavailableError as error:
+        except (FencedError, StorageFullError):
+            raise
+        except RobustWriteError as error:
             raise self._unknown(f"whether it was decided could not be found out: {error}") from error
         if decided != wanted:
             # What else stands is certain, so nobody will ever publish this one.
@@ -318,9 +366,16 @@ class Transaction:
         """
         if not self._begun:
             return True
+        if not self._requested:
+            # Nobody takes it for a write yet; what is left of it the next one sweeps.
+            with contextlib.suppress(RobustWriteError):
+                self._control.remove()
+            return True
         try:
             return self._aborted(reason)
-        except UnavailableError as error:
+        except CommitUnknownError:
+            raise
+        except RobustWriteError as error:
             raise self._unknown(f"it could not be given up: {error}") from error
 
     def _aborted(self, reason: str) -> bool:
@@ -336,19 +391,17 @@ class Transaction:
         if ending is Ending.DURABLE:
             self.done = mine
             return False
-        with contextlib.suppress(UnavailableError, StorageFullError):
+        with contextlib.suppress(RobustWriteError):  # what is left the next write takes away
             if mine is None:
                 self._control.remove()
-            else:
-                roll_back(self.table, mine, reason)
-        return True
+            elif not roll_back(self.table, mine, reason):
+                self.done = self.table.timeline.find(self.time, self.terms.action)
+        return self.done is None
 
 
-def find_write(table: HudiTable, write_id: str, *, since: str = "") -> Instant | None:
-    """The completed write of this id, if the active timeline has one that completed after ``since``."""
+def find_write(table: HudiTable, write_id: str) -> Instant | None:
+    """The completed write of this id, if the active timeline has one."""
     for instant in reversed(table.timeline.completed_writes):
-        if instant.completion is not None and instant.completion < since:
-            continue
         if table.commit(instant).extra_metadata.get(WRITE_ID) == write_id:
             return instant
     return None

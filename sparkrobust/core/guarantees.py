@@ -62,7 +62,7 @@ OVERWRITE = (
 
 UNCOUNTED = (
     "bulk_insert does not count its rows unless hoodie.write.robust.pin.input=check, and sees chance in a "
-    "plan only by Spark's own functions: a Python function that gives other rows each time is not noticed"
+    "plan only by Spark's own functions; rows that are made again while they are being pinned are not noticed"
 )
 
 _LIMITS = {

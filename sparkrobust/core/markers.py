@@ -82,16 +82,21 @@ class Gate:
     terms: Terms
     slots: int | None
     """How many there are; ``None`` as long as only Spark knows, which decides how many tasks it runs."""
+    counted: bool = False
+    """Its driver knows which rows the slots must have together, and says so when it has compared them."""
 
     def render(self, kind: Kind, nonce: str) -> bytes:
-        return control_object.render(kind, nonce, {"terms": self.terms.to_plain(), "slots": self.slots})
+        return control_object.render(
+            kind, nonce, {"terms": self.terms.to_plain(), "slots": self.slots, "counted": self.counted}
+        )
 
     @classmethod
     def parse(cls, data: bytes, kind: Kind, *, nonce: str, path: str) -> Gate:
         plain = control_object.parse(data, kind, nonce=nonce, path=path)
-        found = Fields(plain, {"terms", "slots"}, path=path)
+        found = Fields(plain, {"terms", "slots", "counted"}, path=path)
         terms = Terms.from_plain(found.plain("terms"), path=path)
-        return cls(terms=terms, slots=found.optional("slots", found.count))
+        slots = found.optional("slots", found.count)
+        return cls(terms=terms, slots=slots, counted=found.flag("counted"))
 
 
 @dataclass(frozen=True, kw_only=True)

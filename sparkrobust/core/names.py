@@ -191,6 +191,11 @@ class ControlFolder:
         return f"{self.path}/finalize"
 
     @property
+    def compared(self) -> str:
+        """Put by a driver that had counted the rows, once the slots together have them all."""
+        return f"{self.path}/compared"
+
+    @property
     def decision(self) -> str:
         """Put once: whether the write is to be committed, and as what."""
         return f"{self.path}/decision"

@@ -40,6 +40,8 @@ class Interrupts:
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, _Handler] = {}
         self._late: list[int] = []
+        self.too_late = False
+        """The write is durable: what comes now stops the application, and not the write."""
 
     def __enter__(self) -> Interrupts:
         if self._main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -17,7 +17,7 @@ from sparkrobust import __version__, errors
 from sparkrobust.coordinator.recovery import result_of
 from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
-from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms, refuse_lost_rows
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import VERSION, WRITE_ID
 from sparkrobust.core.outcome import WriteResult
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
@@ -62,9 +62,11 @@ class WriteRun:
                 counted = self._counted(incoming)
             routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming)
             transaction = Transaction(intent.table, self._terms(incoming))
+            is_counted = routed.may_change if routed else counted is not None
             with self._steps.taking("write"):
                 transaction.begin(
                     slots=len(routed.book) if routed else None,
+                    counted=is_counted,
                     requested=empty_replace_request() if intent.replacing else b"",
                     inflight=self._workload(routed.book) if routed else b"",
                 )
@@ -72,7 +74,7 @@ class WriteRun:
             expected = routed.book.expected() if routed else []
             if counted is not None:
                 expected = [(frozenset(range(len(results))), counted)]
-            return self._commit(transaction, routed, results, expected)
+            return self._commit(transaction, routed, results, expected, counted=is_counted)
         except errors.CommitUnknownError:
             raise  # it may be durable: nothing of it may be undone
         except WrittenEarlier as other:
@@ -83,13 +85,15 @@ class WriteRun:
             with self.interrupts.undisturbed():
                 self.jobs.cancel()
                 undone = transaction is None or transaction.abort(f"its driver failed: {error!r:.200}")
+            self.interrupts.too_late = not undone
             if undone or not isinstance(error, Exception):
                 raise
             assert transaction is not None and transaction.done is not None
             _log.warning("another driver has committed the write, in which this one failed: %s", error)
             return result_of(intent.table, transaction.done, intent.options.operation.value)
         finally:
-            frames.release()
+            with self.interrupts.undisturbed():
+                frames.release()
 
     def _terms(self, incoming: Incoming) -> Terms:
         intent = self.intent
@@ -172,6 +176,8 @@ class WriteRun:
         routed: Routed | None,
         results: list[SlotResult],
         expected: list[tuple[frozenset[int], Fingerprint]],
+        *,
+        counted: bool,
     ) -> WriteResult:
         for result in results:
             if result.problem:
@@ -181,11 +187,14 @@ class WriteRun:
         with self._steps.taking("reconcile"):
             markers = transaction.finalize(self._slots(routed, results))
             _refuse_other_markers(results, markers)
-            refuse_lost_rows(markers, expected)
-        with self._steps.taking("complete"), self.interrupts.undisturbed():
-            transaction.commit(markers)
-        with self._steps.taking("clean up"), self.interrupts.undisturbed():
-            self._clean_up(transaction)
+            if counted:
+                transaction.compare(markers, expected)
+        with self.interrupts.undisturbed():
+            with self._steps.taking("complete"):
+                transaction.commit(markers)
+            self.interrupts.too_late = True
+            with self._steps.taking("clean up"):
+                self._clean_up(transaction)
         stats = [file.stat for marker in markers for file in marker.files]
         return self._result(transaction, results, stats)
 

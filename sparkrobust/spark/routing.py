@@ -64,6 +64,8 @@ class Routed(ABC):
     """The rows on their way to their slots, and the slots."""
 
     book: SlotBook
+    may_change: bool = True
+    """Spark may read the rows once more, and get others."""
 
     @abstractmethod
     def results(self, plan: WritePlan) -> list[SlotResult]:
@@ -84,6 +86,8 @@ class _InSpark(Routed):
 @dataclass(frozen=True, kw_only=True)
 class _ByDriver(Routed):
     """Each task is sent with its rows; what is very little the driver writes itself."""
+
+    may_change = False
 
     spark: SparkSession
     rows: dict[int, list[pa.Table]]

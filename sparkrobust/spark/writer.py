@@ -206,6 +206,8 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                         forget_table(table)
                 raise
         except KeyboardInterrupt as interrupt:
+            if interrupts.too_late:
+                raise
             why = "SIGTERM" if isinstance(interrupt, Terminated) else "Ctrl-C"
             raise OperationCancelled(
                 f"the write into {storage.url} was stopped by {why} and rolled back; "

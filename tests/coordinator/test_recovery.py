@@ -11,6 +11,7 @@ from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
+from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
 from sparkrobust.storage.contract import Storage, StorageFullError
 from tests.coordinator.writes import STOPS, begun, commit, data_files, leftovers, stage, stopped, terms
@@ -61,6 +62,21 @@ def test_a_bulk_insert_that_was_finalized_is_recovered(table: HudiTable) -> None
     (found,) = recover(opened(table))
     assert found.fate is Fate.COMMITTED
     assert len(data_files(table.storage)) == 1
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_write_whose_rows_were_counted_is_recovered_only_once_they_were_compared(
+    table: HudiTable, compared: bool
+) -> None:
+    dead = Transaction(table, terms())
+    dead.begin(slots=1, counted=True)
+    stage(table, dead)
+    markers = dead.finalize(1)
+    if compared:
+        dead.compare(markers, [({0}, Fingerprint(rows=1))])
+    (found,) = recover(opened(table))
+    assert found.fate is (Fate.COMMITTED if compared else Fate.ROLLED_BACK)
+    assert len(data_files(table.storage)) == int(compared)
 
 
 @pytest.mark.parametrize("stop", ["staged", "finalized"])
