@@ -7,7 +7,7 @@ one that it is meant to find says nothing when it finds nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -15,12 +15,13 @@ from fault_injection.simulation import actors
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
 from sparkrobust.coordinator import forward, rollback, transaction
 from sparkrobust.coordinator.control import Control
+from sparkrobust.core import decision
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Fingerprint
 from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.core.written import StagedFile
 from sparkrobust.handles.attempt import SlotAttempt
-from sparkrobust.storage.contract import Staging, Storage
+from sparkrobust.storage.contract import NotFoundError, Staging, Storage
 
 Patch = Callable[[ExitStack], None]
 BUGS: dict[str, Patch] = {}
@@ -102,12 +103,14 @@ def _rollback_without_abort(stack: ExitStack) -> None:
 
 @_bug
 def _decision_read_again(stack: ExitStack) -> None:
-    """Whoever finishes a write goes by what is decided when he comes to it, not by what he had looked at."""
+    """Whoever finishes a write goes by what lies there when he comes to it, not by what he had looked at."""
     real = forward.roll_forward
 
     def roll_forward(table: Any, where: Control, commit: Commit, **how: Any) -> Any:
         if forward.look(table, where.folder, commit.action) is None:
-            again = where.decision()
+            again: object = None
+            with suppress(NotFoundError):
+                again = decision.parse(where.storage.read(where.folder.decision), where.folder)
             if isinstance(again, Commit):
                 table.storage.publish_all(again.files)
                 table.storage.publish(again.commit_file)
