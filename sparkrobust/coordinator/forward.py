@@ -44,7 +44,7 @@ def look(table: HudiTable, folder: ControlFolder, action: Action) -> Ending | No
         return Ending.DURABLE
     if found is not None and found.state is State.INFLIGHT:
         return None
-    if table.timeline.start is not None and folder.instant < table.timeline.start:
+    if table.timeline.is_past(folder.instant):
         return Ending.GIVEN_UP if _was_rolled_back(table, folder.instant) else Ending.OUT_OF_SIGHT
     return Ending.GIVEN_UP
 
@@ -122,5 +122,6 @@ def tidy_up(table: HudiTable, control: Control, commit: Commit) -> None:
         if done is not None and not done.pending:
             metadata = table.commit(done)
             assert isinstance(metadata, ReplaceCommitMetadata)
-            retire_old_partitions(table, commit, set(metadata.partition_to_replace_file_ids))
+            replaced = set(metadata.partition_to_replace_file_ids)
+            retire_old_partitions(table, commit.properties.before, replaced, commit.partitions)
     control.remove(published={file.final_path for file in commit.files})

@@ -186,7 +186,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         for state in (State.INFLIGHT, State.REQUESTED):
             storage.delete(instant_file(_instant_of(failed, state)))
         table.reload()
-    elif durable or write is not None or _is_out_of_sight(table, failed.commit_time):
+    elif durable or write is not None or table.timeline.is_past(failed.commit_time):
+        # What is past may be committed, and archived.
         _withdraw(table, rollback)
         return False
     if not _is_complete(table, rollback):
@@ -203,11 +204,6 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     storage.delete_tree(marker_folder(failed.commit_time))
     table.reload()
     return True
-
-
-def _is_out_of_sight(table: HudiTable, time: str) -> bool:
-    """Whether the write is older than what the timeline tells: then it may be committed, and archived."""
-    return table.timeline.start is not None and time < table.timeline.start
 
 
 def _is_complete(table: HudiTable, rollback: Instant) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from sparkrobust.coordinator.partitions import uncover
 from sparkrobust.coordinator.properties import CHECKSUM, Values, update_properties
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.decision import Commit, NewProperties
+from sparkrobust.core.decision import NewProperties
 from sparkrobust.core.names import PARTITION_METADATA, PROPERTIES, joined
 from sparkrobust.core.table_config import TableConfig
 
@@ -39,7 +39,9 @@ def _without_checksum(values: Mapping[str, str]) -> Values:
     return {key: value for key, value in values.items() if key != CHECKSUM}
 
 
-def retire_old_partitions(table: HudiTable, commit: Commit, replaced: set[str]) -> None:
+def retire_old_partitions(
+    table: HudiTable, before: Mapping[str, str], replaced: set[str], written: set[str]
+) -> None:
     """After the commit: folders of the old table are no partitions, where its paths meant something else.
 
     Hudi reads the path of every folder that has a partition file by the table's present fields, and
@@ -47,16 +49,16 @@ def retire_old_partitions(table: HudiTable, commit: Commit, replaced: set[str]) 
 
     Parameters
     ----------
-    replaced
-        The partitions of the old table.
+    before
+        The properties of the old table.
+    replaced, written
+        Its partitions, and those of the new one.
     """
-    if commit.properties is None:
-        return
-    old = TableConfig.of(dict(commit.properties.before), path=PROPERTIES)
+    old = TableConfig.of(dict(before), path=PROPERTIES)
     if _spelling(old) != _spelling(table.config):
-        for partition in replaced - commit.partitions:
+        for partition in replaced - written:
             table.storage.delete(joined(partition, PARTITION_METADATA))
-    uncover(table, commit.partitions)
+    uncover(table, written)
 
 
 def _spelling(config: TableConfig) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from sparkrobust.errors import CorruptTableError, UnsupportedTableError
 
 VERSION = 1
 MAX_BYTES = 256 << 20
-"""Ten thousand files with ten thousand parts each would take less."""
+"""A file takes about a kilobyte of it, and a part of an upload fifty bytes."""
 
 _LINE = re.compile(rb"sparkrobust ([a-z]{1,16}) (\d{1,9}) ([0-9a-f]{1,64}) ([0-9a-f]{64})\n", re.ASCII)
 _LONGEST_LINE = 256

@@ -73,8 +73,10 @@ class Timeline:
 
     def is_committed(self, instant: str) -> bool:
         """Whether a base file of this instant is part of the table."""
-        if instant in self._completed_times:
-            return True
+        return instant in self._completed_times or self.is_past(instant)
+
+    def is_past(self, instant: str) -> bool:
+        """Whether the instant is older than what the active timeline tells."""
         return self.start is not None and instant < self.start
 
     def find(self, time: str, action: Action) -> Instant | None:

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from sparkrobust.handles.rows import bytes_of
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+IPC_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def pack(table: pa.Table) -> bytes:
     """A table as the bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=IPC_OPTIONS) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from sparkrobust.core.names import ControlFolder
+from sparkrobust.handles.packing import IPC_OPTIONS
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.world import Ids
-
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def pin(
@@ -22,7 +21,7 @@ def pin(
         writer: pa.ipc.RecordBatchStreamWriter | None = None
         with pa.PythonFile(sink, "w") as file:
             for batch in batches:
-                writer = writer or pa.ipc.new_stream(file, batch.schema, options=_OPTIONS)
+                writer = writer or pa.ipc.new_stream(file, batch.schema, options=IPC_OPTIONS)
                 writer.write_batch(batch)
             if writer is not None:
                 writer.close()

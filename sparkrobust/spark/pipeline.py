@@ -39,6 +39,9 @@ from sparkrobust.storage import contract
 
 _log = logging.getLogger("sparkrobust")
 
+Expected = list[tuple[frozenset[int], Fingerprint]]
+"""Sets of slots, and the rows that each set must get."""
+
 
 @dataclass(kw_only=True)
 class WriteRun:
@@ -70,8 +73,8 @@ class WriteRun:
                     requested=empty_replace_request() if intent.replacing else b"",
                     inflight=self._workload(routed.book) if routed else b"",
                 )
-                results = self._write(transaction, incoming, routed)
-            expected = routed.book.expected() if routed else []
+                expected = routed.book.expected() if routed else []
+                results = self._write(transaction, incoming, routed, expected)
             if counted is not None:
                 expected = [(frozenset(range(len(results))), counted)]
             return self._commit(transaction, routed, results, expected, counted=is_counted)
@@ -113,7 +116,9 @@ class WriteRun:
 
     # -- step 5: write -----------------------------------------------------------------------------------
 
-    def _write(self, transaction: Transaction, incoming: Incoming, routed: Routed | None) -> list[SlotResult]:
+    def _write(
+        self, transaction: Transaction, incoming: Incoming, routed: Routed | None, expected: Expected
+    ) -> list[SlotResult]:
         plan = WritePlan(
             storage=self.intent.table.storage,
             control=transaction.folder,
@@ -122,7 +127,7 @@ class WriteRun:
             files=self.intent.file_options(),
             slots=routed.book.slots() if routed else (),
             tasks=routed.book.tasks() if routed else (),
-            expected=_single(routed.book.expected()) if routed else {},
+            expected=_single(expected),
             seed=self.intent.table.ids.uuid() if routed is None else "",
             reuse=self.intent.options.on_finalized is OnFinalized.REUSE,
         )
@@ -175,7 +180,7 @@ class WriteRun:
         transaction: Transaction,
         routed: Routed | None,
         results: list[SlotResult],
-        expected: list[tuple[frozenset[int], Fingerprint]],
+        expected: Expected,
         *,
         counted: bool,
     ) -> WriteResult:
@@ -250,7 +255,7 @@ class WriteRun:
         )
 
 
-def _single(expected: list[tuple[frozenset[int], Fingerprint]]) -> dict[int, Fingerprint]:
+def _single(expected: Expected) -> dict[int, Fingerprint]:
     """The rows of slots that were counted by themselves."""
     return {slot: rows for slots, rows in expected if len(slots) == 1 for slot in slots}
 
