@@ -48,6 +48,10 @@ FOREIGN_WRITER = (
     "a writer that shares no lock with ours (Hudi in its single-writer mode rolls back whatever is pending) "
     "can take a write away up to its last step: the write then fails, or says that its outcome is unknown"
 )
+ONE_WRITER = (
+    "one writer at a time: of two that are at work at once one fails if they rewrite the same files, but the "
+    "same new key may come in twice, and two overwrites may mix up the table's properties"
+)
 ARCHIVED = (
     "a driver that sleeps until its write was ended by others and archived is told that the outcome is "
     "unknown: the active timeline can't tell any more"
@@ -66,8 +70,8 @@ UNCOUNTED = (
 )
 
 _LIMITS = {
-    "rename": (FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
-    "multipart": (FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
+    "rename": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
+    "multipart": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
 }
 _HOW = {
     "rename": "tasks stage files in a folder that only the driver makes, and the driver renames them",
