@@ -20,6 +20,7 @@ from sparkrobust.core.instant import Action, State
 from sparkrobust.core.names import ControlFolder, instant_file
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.formats.rollback import RollbackMetadata
+from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import NotFoundError
 
 
@@ -83,6 +84,7 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
         if commit.properties is not None:
             replace_properties(table, commit.properties)
         make_partitions(table, commit.new_partitions, folder.instant)
+        reached(Point.PARTITIONS_MADE, instant=folder.instant)
         ending = _publish(table, folder, commit)
     if ending is Ending.GIVEN_UP:
         _undo(table, commit)
@@ -92,10 +94,12 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
 def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
     try:
         table.storage.publish_all(commit.files)
+        reached(Point.DATA_PUBLISHED, instant=folder.instant)
         # Once more, as near to the commit as can be, for a writer that shares no lock with us.
         ending = _glance(table, folder, commit)
         if ending is None:
             table.storage.publish(commit.commit_file)
+            reached(Point.COMMIT_PUBLISHED, instant=folder.instant)
         return ending or Ending.DURABLE
     except NotFoundError:
         # What is gone was published by another driver, or deleted by a foreign rollback.

@@ -28,6 +28,7 @@ from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, marke
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import CorruptTableError, FencedError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
+from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
 
@@ -60,6 +61,7 @@ def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
     time = next_time(table.clock, table.config, table.timeline.newest_time)
     requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
     table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
+    reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=time)
     return _execute(table, requested, plan, reason)
 
 
@@ -172,6 +174,7 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     for control in controls:
         with contextlib.suppress(FencedError):  # somebody has carried it out, and cleaned up
             control.decide(Abort(reason=reason))
+    reached(Point.ABORT_DECIDED, instant=failed.commit_time, rollback=rollback.time)
     durable = finish_decided(table, controls)
     # Only now: an end that came before ABORT was put is on the timeline by now, and none comes after it.
     table.reload()
@@ -181,10 +184,13 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
             storage.put_if_absent(instant_file(replace(rollback, state=State.INFLIGHT)), b"")
         for control in controls:
             control.revoke()
+        reached(Point.REVOKED, instant=failed.commit_time, rollback=rollback.time)
         for path in victims:
             storage.delete(path)
+        reached(Point.FILES_DELETED, instant=failed.commit_time, rollback=rollback.time)
         for state in (State.INFLIGHT, State.REQUESTED):
             storage.delete(instant_file(_instant_of(failed, state)))
+        reached(Point.INSTANTS_DELETED, instant=failed.commit_time, rollback=rollback.time)
         table.reload()
     elif durable or write is not None or table.timeline.is_past(failed.commit_time):
         # What is past may be committed, and archived.
@@ -199,6 +205,7 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         completion = next_time(table.clock, table.config, max(table.timeline.newest_time, rollback.time))
         done = replace(rollback, state=State.COMPLETED, completion=completion)
         storage.put_if_absent(instant_file(done), metadata.to_bytes())
+        reached(Point.ROLLED_BACK, instant=failed.commit_time, rollback=rollback.time)
     for control in controls:
         control.remove()
     storage.delete_tree(marker_folder(failed.commit_time))

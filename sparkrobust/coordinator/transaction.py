@@ -39,6 +39,7 @@ from sparkrobust.errors import (
     UnavailableError,
 )
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError, StorageFullError
 
 _TRIES = 5
@@ -100,6 +101,7 @@ class Transaction:
         self._begun = True
         for _ in range(_TRIES):
             self._control.open_gate(Gate(terms=self.terms, slots=slots, counted=counted))
+            reached(Point.GATE_OPENED, instant=self.time)
             try:
                 self._requested = True
                 self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
@@ -112,7 +114,9 @@ class Transaction:
                 path=self.table.storage.url,
                 outcome="Retryable",
             )
+        reached(Point.REQUESTED, instant=self.time)
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
+        reached(Point.INFLIGHT, instant=self.time)
 
     def _leave_instant(self) -> None:
         """Another writer was faster by less than a millisecond: what goes by its time is its own now."""
@@ -139,6 +143,7 @@ class Transaction:
             A slot was not done, though the stage has ended: it got no rows.
         """
         self._control.close_gate(Gate(terms=self.terms, slots=slots, counted=self._counted))
+        reached(Point.GATE_CLOSED, instant=self.time)
         found = self._control.completions(range(slots))
         missing = slots - len(found)
         if missing:
@@ -150,6 +155,7 @@ class Transaction:
             )
         markers = list(found.values())
         self._control.verify_staged(file for marker in markers for file in marker.files)
+        reached(Point.MARKERS_READ, instant=self.time)
         return markers
 
     def compare(
@@ -197,7 +203,9 @@ class Transaction:
             new_partitions=tuple(new),
             properties=self._new_properties(),
         )
+        reached(Point.COMMIT_STAGED, instant=self.time)
         self._decide(wanted)
+        reached(Point.DECIDED, instant=self.time)
         self._finish()
 
     def _refuse_if_ended(self) -> None:
@@ -349,6 +357,7 @@ class Transaction:
         """After the commit: begin markers, what lost attempts have staged, partitions of a replaced table."""
         assert self._decided is not None
         tidy_up(self.table, self._control, self._decided)
+        reached(Point.CLEANED_UP, instant=self.time)
 
     def abort(self, reason: str) -> bool:
         """Undo everything; the table is as it was before.  Safe at any point.

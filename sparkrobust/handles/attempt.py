@@ -31,6 +31,7 @@ from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError
 from sparkrobust.handles.plan import FINGERPRINT, Attempt, SlotResult, WritePlan
 from sparkrobust.handles.remake import remade
+from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
 
 _SUM_RANGE = 1 << 64
@@ -43,6 +44,8 @@ def is_open(plan: WritePlan) -> bool:
         Gate.parse(plan.storage.read(control.gate), Kind.GATE, nonce=control.nonce, path=control.gate)
     except (NotFoundError, CorruptTableError):
         return False
+    finally:
+        reached(Point.GATE_SEEN, instant=control.instant)
     return True
 
 
@@ -105,6 +108,7 @@ class SlotAttempt:
     def _written(self, tables: Iterable[pa.Table], write: Write) -> SlotResult:
         counted = _Counted(tables)
         files = write(iter(counted))
+        reached(Point.FILES_STAGED, slot=self.slot, attempt=self.attempt.token)
         mine = CompletionMarker(
             slot=self.slot, attempt=self.attempt.token, input=counted.fingerprint, files=tuple(files)
         )
@@ -114,6 +118,7 @@ class SlotAttempt:
             raise other_rows(f"slot {self.slot}", expected, mine.input, path=self._path)
         # An unclear answer is raised: the marker may stand, and then names our files.
         winner = self._win(mine)
+        reached(Point.SLOT_DONE, slot=self.slot, attempt=self.attempt.token, winner=winner.attempt)
         if winner.attempt == mine.attempt:
             return SlotResult(slot=self.slot, marker=winner)
         self._discard(files)

@@ -29,6 +29,7 @@ from sparkrobust.core.written import WrittenFile
 from sparkrobust.formats.parquet import BaseFileWriter, WriteSettings
 from sparkrobust.handles.plan import Attempt, WritePlan
 from sparkrobust.handles.rows import LEADING, bytes_of, constant
+from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
 
 _SAMPLE_ROWS = 4096
@@ -153,9 +154,11 @@ def begin_file(plan: WritePlan, path: str, kind: MarkerType) -> StagedWriter:
         # The upload first: its id, in the marker, is how a sweep finds it.
         sink = storage.stage(plan.control.staging, staged_name, path)
         _mark(plan, marker, sink.token.encode())
-        return sink
-    _mark(plan, marker, b"")
-    return storage.stage(plan.control.staging, staged_name, path)
+    else:
+        _mark(plan, marker, b"")
+        sink = storage.stage(plan.control.staging, staged_name, path)
+    reached(Point.FILE_BEGUN, path=path)
+    return sink
 
 
 def _repeating(table: pa.Table, schema: pa.Schema) -> list[str]:

@@ -26,6 +26,7 @@ from sparkrobust.formats.commit_metadata import CommitMetadata
 from sparkrobust.formats.plans import empty_replace_request
 from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, SlotResult, WritePlan
 from sparkrobust.options import OnFinalized, PinInput, SortMode
+from sparkrobust.probe import Point, reached
 from sparkrobust.spark.determinacy import may_change
 from sparkrobust.spark.frames import Frames, numbers
 from sparkrobust.spark.intent import Intent
@@ -75,6 +76,7 @@ class WriteRun:
                 )
                 expected = routed.book.expected() if routed else []
                 results = self._write(transaction, incoming, routed, expected)
+                reached(Point.STAGE_ENDED, instant=transaction.time)
             if counted is not None:
                 expected = [(frozenset(range(len(results))), counted)]
             return self._commit(transaction, routed, results, expected, counted=is_counted)

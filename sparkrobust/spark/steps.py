@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparkrobust.probe import Point, reached
 from sparkrobust.world import Clock
 
 
@@ -18,6 +19,7 @@ class Steps:
 
     @contextmanager
     def taking(self, name: str) -> Iterator[None]:
+        reached(Point.STEP_BEGUN, step=name)
         started = self._clock.elapsed()
         self._inner.append(0.0)
         try:

@@ -19,13 +19,14 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "world": set(),
     "remembered": set(),
+    "probe": set(),
     "core": {"errors"},
     "options": {"errors"},
     "formats": {"errors", "core"},
     "storage": {"errors", "core", "formats", "world"},
-    "handles": {"errors", "core", "formats", "storage", "world", "remembered"},
-    "coordinator": {"errors", "core", "formats", "storage", "world", "remembered", "options"},
-    "spark": {"errors", "core", "formats", "storage", "world", "options", "handles", "coordinator"},
+    "handles": {"errors", "core", "formats", "storage", "world", "remembered", "probe"},
+    "coordinator": {"errors", "core", "formats", "storage", "world", "remembered", "probe", "options"},
+    "spark": {"errors", "core", "formats", "storage", "world", "probe", "options", "handles", "coordinator"},
     "testing": {"errors", "core", "formats", "storage", "world"},
 }
 # Third-party packages and the only layers that may import them.
