@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Ids:
 
 
 class Hands:
-    """Several things done at once, which mostly wait for a store."""
+    """Things done at once, which mostly wait for a store."""
 
     def map(self, work: Callable[[T], R], items: Iterable[T], *, most: int) -> list[R]:
         """What ``work`` makes of each item, in their order; the first error is raised once all have ended."""
@@ -57,3 +58,17 @@ class Hands:
             return [work(item) for item in everything]
         with ThreadPoolExecutor(min(most, len(everything))) as pool:
             return list(pool.map(work, everything))
+
+    def every(self, seconds: float, work: Callable[[], object]) -> Callable[[], None]:
+        """Do something again and again, each time so long after the last one had ended; what stops it.
+
+        ``work`` must not raise.  Once it was stopped it does not begin again; what has begun may still end.
+        """
+        stopped = Event()
+
+        def beat() -> None:
+            while not stopped.wait(seconds):
+                work()
+
+        Thread(target=beat, name="sparkrobust-every", daemon=True).start()
+        return stopped.set

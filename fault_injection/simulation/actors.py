@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,15 +11,17 @@ from typing import Any
 import pyarrow as pa
 
 from fault_injection.simulation.scheduler import Actor, World
+from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.leftovers import begin_markers, control_folders
 from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.instant import WRITES, Action, State
 from sparkrobust.core.markers import Terms
-from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, joined, marker_folder
+from sparkrobust.core.names import HOODIE, BaseFileName, MarkerType, instant_file, joined, marker_folder
 from sparkrobust.core.write_status import OperationType, WriteStat
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CommitUnknownError, RobustWriteError
@@ -26,11 +29,14 @@ from sparkrobust.handles.attempt import SlotAttempt, is_open
 from sparkrobust.handles.files import begin_file
 from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, WritePlan
 from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
 MARK = "simulated.overwrite"
 """In the table's properties: which write replaced it last."""
 _TASK_FAILURES = 4
+LOCK = f"{HOODIE}/lock"
+_processes = itertools.count()
 
 _RULES = Rules(combine=False, match=False, delete=False)
 _FILES = FileOptions(codec="none", max_file_bytes=1 << 20, row_group_bytes=1 << 20)
@@ -60,6 +66,9 @@ class Settings:
     reuse: bool = True
     bulk: float = 0.3
     overwrite: float = 0.0
+    lock_expires: float | None = None
+    """After so many seconds the file lock that all share expires; without, no process knows of another's."""
+    pulse_ms: int = 60_000
 
 
 class StageFailed(Exception):
@@ -77,8 +86,19 @@ class Pipelines:
         self.attempts: list[Actor] = []
 
     def open(self) -> HudiTable:
-        world = self.world
-        return HudiTable.open(self.storage(), world.clock, world.ids, world.hands)
+        world, storage = self.world, self.storage()
+        return HudiTable.open(storage, world.clock, world.ids, world.hands, self._coordination(storage))
+
+    def _coordination(self, storage: Storage) -> Coordination:
+        world, settings = self.world, self.settings
+        if settings.lock_expires is None:
+            # Each driver is a process of its own, and so is what lies in its memory.
+            lock: TableLock = InProcessLock(f"{storage.url} {next(_processes)}", world.clock, world.ids)
+        else:
+            lock = FileSystemLock(
+                storage, LOCK, expire_seconds=settings.lock_expires, clock=world.clock, ids=world.ids
+            )
+        return Coordination(lock=lock, lock_seconds=4, pulse=Pulse(interval_ms=settings.pulse_ms), skew_ms=20)
 
     # -- a write -----------------------------------------------------------------------------------------
 
@@ -117,6 +137,8 @@ class Pipelines:
             if transaction.abort(f"its driver failed: {type(error).__name__}"):
                 raise
             return
+        finally:
+            transaction.leave()
         with contextlib.suppress(RobustWriteError):  # the next write sweeps
             transaction.clean_up()
 

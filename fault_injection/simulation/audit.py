@@ -10,6 +10,7 @@ from sparkrobust.core import decision
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import WRITES, State
 from sparkrobust.core.names import (
+    HEARTBEATS,
     HOODIE,
     PROPERTIES,
     ROBUST,
@@ -180,7 +181,7 @@ class Auditor:
         named = {file.final_path for time in self.completed for file in self.decided[time].files}
         if visible != named:
             self._say(f"files and commits differ: {sorted(visible ^ named)}")
-        left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/"))]
+        left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/", f"{HEARTBEATS}/"))]
         if left:
             self._say(f"left behind: {left}")
         for path in there:

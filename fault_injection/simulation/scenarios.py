@@ -38,6 +38,8 @@ def drawn(choices: Choices) -> Scenario:
         speculation=choices.among([0.0, 0.3, 1.0]),
         reuse=choices.happens(0.7),
         overwrite=choices.among([0.0, 0.0, 0.4]),
+        lock_expires=choices.among([None, None, 1.0, 4.0]),
+        pulse_ms=choices.among([300, 2000, 60_000]),
     )
     actors = [("writer", 0)]
     for _ in range(choices.among([0, 1, 2, 3, 5])):

@@ -22,6 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _EPOCH_MS = 1_704_067_200_000
+_MS_OF_A_STEP = 7
 
 
 CHANGING_ONLY = (Fault.LATE, Fault.TWICE)
@@ -63,13 +64,23 @@ class Actor:
     awake: bool = True
     """It was not frozen since its last step."""
     call: str = ""
+    maker: Actor | None = None
+    """The process that this one is a thread of."""
+    stopped: bool = False
     _effect: Callable[[], Any] | None = None
     _changes: bool = False
     _greenlet: Any = None
 
     @property
     def alive(self) -> bool:
-        return not (self.dead or self.ended)
+        over = self.maker is not None and (self.stopped or not self.maker.alive)
+        return not (self.dead or self.ended or over)
+
+    @property
+    def able(self) -> bool:
+        """Whether it may be chosen."""
+        frozen = self.asleep or (self.maker is not None and self.maker.asleep)
+        return self.alive and not frozen and self.ready()
 
     @property
     def failed(self) -> bool:
@@ -126,7 +137,24 @@ class SimulatedIds(Ids):
 
 
 class OneHand(Hands):
-    """One thing after the other."""
+    """One thing after the other; what is done again and again is an actor that shares its maker's fate."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def every(self, seconds: float, work: Callable[[], object]) -> Callable[[], None]:
+        world, maker = self._world, self._world.running
+        assert maker is not None
+
+        def beat() -> None:
+            while True:
+                due = world.ms + int(seconds * 1000)
+                world.wait(lambda due=due: world.ms >= due)  # type: ignore[misc]
+                work()
+
+        part = world.spawn(f"{maker.name} beats", beat)
+        part.maker = maker
+        return lambda: setattr(part, "stopped", True)
 
     def map(self, work: Callable[[T], R], items: Iterable[T], *, most: int) -> list[R]:
         return [work(item) for item in items]
@@ -151,7 +179,7 @@ class World:
         """Faults at the calls of certain steps."""
         self.log: list[str] = []
         self.injected: dict[Fault, int] = {}
-        self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand()
+        self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand(self)
         self._main = getcurrent()
         self._running: Actor | None = None
 
@@ -182,6 +210,11 @@ class World:
         finally:
             actor.ready = lambda: True
 
+    @property
+    def running(self) -> Actor | None:
+        """Whose turn it is."""
+        return self._running
+
     # -- outside of actors -------------------------------------------------------------------------------
 
     def spawn(self, name: str, function: Callable[[], Any]) -> Actor:
@@ -206,7 +239,7 @@ class World:
         for _ in range(steps):
             if until():
                 return
-            able = [actor for actor in self.actors if actor.alive and not actor.asleep and actor.ready()]
+            able = [actor for actor in self.actors if actor.able]
             sleepers = [actor for actor in self.actors if actor.alive and actor.asleep]
             for actor in sleepers:
                 actor.asleep -= 1
@@ -221,7 +254,7 @@ class World:
 
     def _turn(self, able: list[Actor]) -> None:
         self.steps += 1
-        self.ms += 7
+        self.ms += _MS_OF_A_STEP
         if self.late and (not able or self.choices.happens(0.1)):
             what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
             self._note("network", what, "arrives late", _tried(effect))
@@ -300,7 +333,7 @@ class World:
     def end(self) -> None:
         """Nobody goes on."""
         for actor in self.actors:
-            if actor.alive:
+            if not (actor.dead or actor.ended):
                 self.kill(actor)
 
     def _note(self, who: str, call: str, fault: str, answer: object) -> None:

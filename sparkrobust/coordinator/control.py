@@ -16,7 +16,7 @@ from sparkrobust.core import decision as decisions
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
-from sparkrobust.core.names import ControlFolder, marker_folder
+from sparkrobust.core.names import ControlFolder, heartbeat_file, marker_folder
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
 from sparkrobust.storage.contract import (
@@ -229,3 +229,4 @@ class Control:
                 if info.path != folder.decision:
                     storage.delete(info.path)
         storage.delete_tree(folder.path)
+        storage.delete(heartbeat_file(folder.instant))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.properties import create_properties
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.names import HOODIE, TEMP, TIMELINE
@@ -99,13 +100,19 @@ def overwriting_properties(table: TableConfig, options: WriteOptions) -> dict[st
     return new_properties(filled)
 
 
-def make_table(storage: Storage, options: WriteOptions, clock: Clock, ids: Ids) -> tuple[HudiTable, bool]:
+def make_table(
+    storage: Storage,
+    options: WriteOptions,
+    clock: Clock,
+    ids: Ids,
+    coordination: Coordination | None = None,
+) -> tuple[HudiTable, bool]:
     """Make a table, or open the one that another writer made meanwhile; whether it was made here."""
     values = new_properties(options)
     for folder in (HOODIE, TIMELINE, TEMP):
         storage.make_folder(folder)
     made = create_properties(storage, values, clock)
-    return HudiTable.open(storage, clock, ids), made
+    return HudiTable.open(storage, clock, ids, coordination=coordination), made
 
 
 def refuse_contradictions(config: TableConfig, options: WriteOptions) -> None:

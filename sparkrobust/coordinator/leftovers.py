@@ -5,7 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 
-from sparkrobust.core.names import ROBUST, TEMP, ControlFolder, MarkerType, marker_folder, parse_begin_marker
+from sparkrobust.core.names import (
+    HEARTBEATS,
+    ROBUST,
+    TEMP,
+    ControlFolder,
+    MarkerType,
+    marker_folder,
+    parse_begin_marker,
+)
 from sparkrobust.storage.contract import NotFoundError, Staging, Storage
 
 _SERVER_MARKERS = "MARKERS"
@@ -32,14 +40,25 @@ def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerT
 
 def control_folders(storage: Storage) -> list[ControlFolder]:
     """The control folders that lie in the table."""
-    _, folders = storage.list(ROBUST)
-    return [found for path in folders if (found := ControlFolder.parse(path)) is not None]
+    return ours(storage)[0]
+
+
+def ours(storage: Storage) -> tuple[list[ControlFolder], list[str]]:
+    """The control folders, and the files beside them, which are of no more use than a moment."""
+    files, folders = storage.list(ROBUST)
+    controls = [found for path in folders if (found := ControlFolder.parse(path)) is not None]
+    return controls, [info.path for info in files]
 
 
 def marked_instants(storage: Storage) -> list[str]:
     """The instants that have a folder of begin markers."""
     _, folders = storage.list(TEMP)
     return [name for path in folders if (name := path.rpartition("/")[2]).isdigit()]
+
+
+def heartbeats(storage: Storage) -> list[str]:
+    """The instants that have a heartbeat."""
+    return [name for name in storage.names(HEARTBEATS) if name.isdigit()]
 
 
 def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from sparkrobust.coordinator.conflicts import find_write
 from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.heartbeat import seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import finish_decided, roll_back
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier, find_write
+from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import WRITES, Instant, InstantTime
 from sparkrobust.core.names import WRITE_ID
 from sparkrobust.core.outcome import WriteResult
@@ -26,24 +28,36 @@ class Fate(Enum):
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
+    ALIVE = "alive"
+    """Its driver's heartbeat has not expired: it was left alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered:
-    """A write that was pending, and has ended."""
+    """A write that was pending, and what became of it."""
 
     instant: InstantTime
     fate: Fate
 
 
-def recover(table: HudiTable) -> list[Recovered]:
-    """End every pending write, oldest first."""
+def recover(table: HudiTable, *, even_alive: bool = False) -> list[Recovered]:
+    """End every pending write, oldest first.
+
+    Parameters
+    ----------
+    even_alive
+        Also those whose driver was alive a short while ago, and may have died since.
+    """
     table.reload()
     folders = control_folders(table.storage)
     found = []
     for instant in [i for i in table.timeline.pending if i.action in WRITES]:
         controls = [Control(table, folder) for folder in folders if folder.instant == instant.time]
-        committed = finish_decided(table, controls) or any(_completed(table, one) for one in controls)
+        committed = finish_decided(table, controls)
+        if not committed and not even_alive and seconds_since(table, instant.time) is not None:
+            found.append(Recovered(instant=instant.time, fate=Fate.ALIVE))
+            continue
+        committed = committed or any(_completed(table, one) for one in controls)
         if not committed:
             committed = not roll_back(table, instant, "its driver is gone")
         found.append(Recovered(instant=instant.time, fate=Fate.COMMITTED if committed else Fate.ROLLED_BACK))

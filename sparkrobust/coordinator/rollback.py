@@ -17,14 +17,17 @@ from sparkrobust.coordinator.forward import Ending, roll_forward, tidy_up
 from sparkrobust.coordinator.leftovers import (
     begin_markers,
     control_folders,
+    heartbeats,
     marked_instants,
+    ours,
     remove_markers,
 )
+from sparkrobust.coordinator.locking import locked
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.decision import Abort, Commit
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
-from sparkrobust.core.names import BaseFileName, MarkerType, instant_file, marker_folder
+from sparkrobust.core.names import BaseFileName, MarkerType, heartbeat_file, instant_file, marker_folder
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import CorruptTableError, FencedError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
@@ -57,12 +60,20 @@ def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
     controls = _controls(table, failed.time)
     if finish_decided(table, controls):
         return False
-    plan = _plan(table, failed)
-    time = next_time(table.clock, table.config, table.timeline.newest_time)
-    requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
-    table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
+    with locked(table, _owner(failed.time)):
+        if table.coordination.lock.shared:
+            table.reload()
+        plan = _plan(table, failed)
+        time = next_time(table.clock, table.config, table.timeline.newest_time)
+        requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
+        table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
     reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=time)
     return _execute(table, requested, plan, reason)
+
+
+def _owner(time: str) -> str:
+    """What the lock is told."""
+    return f"rollback of {time}"
 
 
 def _controls(table: HudiTable, time: str) -> list[Control]:
@@ -75,7 +86,11 @@ def finish_decided(table: HudiTable, controls: Iterable[Control]) -> bool:
     """Finish the write if its commit is decided; whether it is durable now."""
     for control in controls:
         decided = control.decision()
-        if isinstance(decided, Commit) and roll_forward(table, control, decided) is Ending.DURABLE:
+        if not isinstance(decided, Commit):
+            continue
+        with locked(table, f"finishing of {control.folder.instant}"):
+            ending = roll_forward(table, control, decided)
+        if ending is Ending.DURABLE:
             table.reload()
             tidy_up(table, control, decided)
             return True
@@ -84,8 +99,11 @@ def finish_decided(table: HudiTable, controls: Iterable[Control]) -> bool:
 
 def _sweep(table: HudiTable) -> None:
     """Remove what ended writes left, whose drivers died before they had cleaned up."""
-    folders, marked = control_folders(table.storage), marked_instants(table.storage)
-    if not folders and not marked:
+    storage = table.storage
+    (folders, files), marked, beats = ours(storage), marked_instants(storage), heartbeats(storage)
+    for path in files:
+        storage.delete(path)
+    if not folders and not marked and not beats:
         return
     # After the listings: what is begun since then is pending by now.
     table.reload()
@@ -100,14 +118,18 @@ def _sweep(table: HudiTable) -> None:
             decided = control.give_up("nobody has begun it")
         if isinstance(decided, Commit):
             # Finished, or rolled back by a writer of Hudi's.
-            roll_forward(table, control, decided)
+            with locked(table, f"sweeping of {folder.instant}"):
+                roll_forward(table, control, decided)
             tidy_up(table, control, decided)
         else:
             control.remove()
     for instant in marked:
         # On a store without folders a task that comes late makes its marker folder anew.
         if instant not in pending:
-            remove_markers(table.storage, instant)
+            remove_markers(storage, instant)
+    for instant in beats:
+        if instant not in pending:
+            storage.delete(heartbeat_file(instant))
 
 
 def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
@@ -188,14 +210,27 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         for path in victims:
             storage.delete(path)
         reached(Point.FILES_DELETED, instant=failed.commit_time, rollback=rollback.time)
-        for state in (State.INFLIGHT, State.REQUESTED):
-            storage.delete(instant_file(_instant_of(failed, state)))
-        reached(Point.INSTANTS_DELETED, instant=failed.commit_time, rollback=rollback.time)
-        table.reload()
     elif durable or write is not None or table.timeline.is_past(failed.commit_time):
         # What is past may be committed, and archived.
         _withdraw(table, rollback)
         return False
+    with locked(table, _owner(failed.commit_time)):
+        _complete(table, rollback, plan, started)
+    for control in controls:
+        control.remove()
+    storage.delete_tree(marker_folder(failed.commit_time))
+    storage.delete(heartbeat_file(failed.commit_time))
+    table.reload()
+    return True
+
+
+def _complete(table: HudiTable, rollback: Instant, plan: RollbackPlan, started: float) -> None:
+    """Take the write off the timeline, and say that it was rolled back."""
+    storage, failed = table.storage, plan.instant_to_rollback
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(instant_file(_instant_of(failed, state)))
+    reached(Point.INSTANTS_DELETED, instant=failed.commit_time, rollback=rollback.time)
+    table.reload()
     if not _is_complete(table, rollback):
         metadata = RollbackMetadata.of_plan(
             plan,
@@ -206,11 +241,6 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         done = replace(rollback, state=State.COMPLETED, completion=completion)
         storage.put_if_absent(instant_file(done), metadata.to_bytes())
         reached(Point.ROLLED_BACK, instant=failed.commit_time, rollback=rollback.time)
-    for control in controls:
-        control.remove()
-    storage.delete_tree(marker_folder(failed.commit_time))
-    table.reload()
-    return True
 
 
 def _is_complete(table: HudiTable, rollback: Instant) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.properties import read_properties
 from sparkrobust.core.instant import Action, Instant, State
@@ -23,6 +24,7 @@ from sparkrobust.formats.plans import clustered_file_ids
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.remembered import Remembered
 from sparkrobust.storage.contract import NotFoundError, Storage
+from sparkrobust.storage.locks import InProcessLock
 from sparkrobust.world import Clock, Hands, Ids
 
 _LISTING_THREADS = 16
@@ -42,6 +44,7 @@ class HudiTable:
 
     storage: Storage
     config: TableConfig
+    coordination: Coordination
     timeline: Timeline = field(default_factory=lambda: Timeline(()))
     clock: Clock = field(default_factory=Clock)
     ids: Ids = field(default_factory=Ids)
@@ -54,8 +57,12 @@ class HudiTable:
         clock: Clock | None = None,
         ids: Ids | None = None,
         hands: Hands | None = None,
+        coordination: Coordination | None = None,
     ) -> HudiTable:
-        """The table at the storage's root, or ``TableNotFoundError``."""
+        """The table at the storage's root, or ``TableNotFoundError``.
+
+        Without any other ``coordination`` only the threads of this process are kept apart.
+        """
         if not exists(storage):
             foreign = kind_of_foreign_table(storage)
             raise TableNotFoundError(
@@ -66,6 +73,7 @@ class HudiTable:
         table = cls(
             storage=storage,
             config=TableConfig.of(read_properties(storage, clock or Clock()), path=PROPERTIES),
+            coordination=coordination or Coordination(lock=InProcessLock(storage.url, clock, ids)),
             clock=clock or Clock(),
             ids=ids or Ids(),
             hands=hands or Hands(),

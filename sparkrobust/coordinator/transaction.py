@@ -15,21 +15,25 @@ out what was decided meanwhile, and what a caller is told is what stands on the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Set
 
 from sparkrobust.coordinator import metadata_table
+from sparkrobust.coordinator.conflicts import find_write, refuse_conflicts
+from sparkrobust.coordinator.content import content_of
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
+from sparkrobust.coordinator.heartbeat import Heartbeat
+from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.decision import Abort, Commit, NewProperties
-from sparkrobust.core.instant import Action, Instant, InstantTime, State
+from sparkrobust.core.instant import Instant, InstantTime, State
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
-from sparkrobust.core.names import NONCE, WRITE_ID, ControlFolder, instant_file
+from sparkrobust.core.names import WRITE_ID, ControlFolder, heartbeat_file, instant_file
 from sparkrobust.core.write_status import WriteStat
-from sparkrobust.core.written import StagedFile
+from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import (
     CommitUnknownError,
     ConflictError,
@@ -38,9 +42,9 @@ from sparkrobust.errors import (
     RobustWriteError,
     UnavailableError,
 )
-from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError, StorageFullError
+from sparkrobust.storage.locks import Grip
 
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
@@ -80,6 +84,11 @@ class Transaction:
     def time(self) -> InstantTime:
         return self.folder.instant
 
+    @property
+    def _owner(self) -> str:
+        """What the lock is told."""
+        return f"{self.folder.instant}-{self.folder.nonce}"
+
     def _file(self, state: State) -> str:
         return instant_file(Instant(time=self.time, action=self.terms.action, state=state))
 
@@ -98,28 +107,52 @@ class Transaction:
             The rows were counted, and :meth:`compare` is going to be called.
         """
         self._counted = counted
-        self._begun = True
-        for _ in range(_TRIES):
-            self._control.open_gate(Gate(terms=self.terms, slots=slots, counted=counted))
-            reached(Point.GATE_OPENED, instant=self.time)
-            try:
-                self._requested = True
-                self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
-                break
-            except AlreadyExistsError:
-                self._leave_instant()
-        else:
-            raise ConflictError(
-                f"{_TRIES} times another writer took the instant that this one had in mind",
-                path=self.table.storage.url,
-                outcome="Retryable",
-            )
-        reached(Point.REQUESTED, instant=self.time)
+        with locked(self.table, self._owner) as grip:
+            self._request(Gate(terms=self.terms, slots=slots, counted=counted), requested, grip)
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
         reached(Point.INFLIGHT, instant=self.time)
 
+    def _request(self, gate: Gate, content: bytes, grip: Grip) -> None:
+        """Under the lock: the first traces of the write, with an instant that is later than all others."""
+        table, shared = self.table, self.table.coordination.lock.shared
+        self._begun = True
+        if shared:
+            table.reload()
+            if table.timeline.newest_time >= self.time:
+                self._be(self._new_folder())
+        for _ in range(_TRIES):
+            self._heartbeat.start()
+            self._control.open_gate(gate)
+            reached(Point.GATE_OPENED, instant=self.time)
+            try:
+                self._requested = True
+                table.storage.put_if_absent(self._file(State.REQUESTED), content)
+            except AlreadyExistsError:
+                # Another writer was faster by less than a millisecond: what goes by its time is its own.
+                self._leave_instant()
+                continue
+            reached(Point.REQUESTED, instant=self.time)
+            if not shared or self._is_newest(grip):
+                return
+            # It slept, and others went on without it: files of so old an instant could count as theirs.
+            table.storage.delete(self._file(State.REQUESTED))
+            table.storage.delete(heartbeat_file(self.time))
+            self._leave_instant()
+        raise ConflictError(
+            f"{_TRIES} times another writer was faster to take an instant",
+            path=table.storage.url,
+            outcome="Retryable",
+        )
+
+    def _is_newest(self, grip: Grip) -> bool:
+        """Whether nobody else went on since the lock was taken."""
+        grip.refuse_if_lost()
+        self.table.reload()
+        return self.table.timeline.newest_time == self.time
+
     def _leave_instant(self) -> None:
-        """Another writer was faster by less than a millisecond: what goes by its time is its own now."""
+        """Take another instant."""
+        self.leave()
         self._requested = False
         self.table.storage.delete_tree(self.folder.path)
         self.table.reload()
@@ -133,6 +166,7 @@ class Transaction:
     def _be(self, folder: ControlFolder) -> None:
         self.folder = folder
         self._control = Control(self.table, folder)
+        self._heartbeat = Heartbeat(self.table, folder.instant)
 
     def finalize(self, slots: int) -> list[CompletionMarker]:
         """Close the gate, and read what every slot came to; no attempt writes from here on.
@@ -183,12 +217,16 @@ class Transaction:
         RobustWriteError
             Any other: it was not decided, and can be aborted.
         """
+        with locked(self.table, self._owner) as grip:
+            self._commit([file for marker in markers for file in marker.files], grip)
+
+    def _commit(self, files: Collection[WrittenFile], grip: Grip) -> None:
         table = self.table
-        files = [file for marker in markers for file in marker.files]
+        finish_undone(table, self.folder)
         table.reload()
         self._refuse_if_given_up()
         self._refuse_if_written()
-        self._refuse_conflicts([file.stat for file in files])
+        refuse_conflicts(table, self.folder, self.terms, [file.stat for file in files], seen=self._seen)
         table.reload_config()
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
@@ -204,6 +242,8 @@ class Transaction:
             properties=self._new_properties(),
         )
         reached(Point.COMMIT_STAGED, instant=self.time)
+        self._heartbeat.refuse_if_lost()
+        grip.refuse_if_lost()
         self._decide(wanted)
         reached(Point.DECIDED, instant=self.time)
         self._finish()
@@ -226,6 +266,15 @@ class Transaction:
         mine = self.table.timeline.find(self.time, self.terms.action)
         if mine is None or mine.state is not State.INFLIGHT:
             raise self._given_up("while it ran")
+        if self.table.timeline.is_past(self.time):
+            # Its files would count as committed one by one, as they appear.
+            raise ConflictError(
+                f"the table's timeline begins after {self.time} by now: a later write was completed first",
+                instant=self.time,
+                path=self.table.storage.url,
+                outcome="Retryable",
+                hint="write again",
+            )
 
     def _refuse_if_written(self) -> None:
         """Another run of the same job may have been faster than this one."""
@@ -233,27 +282,6 @@ class Transaction:
         found = None if name is None else find_write(self.table, name)
         if found is not None:
             raise WrittenEarlier(found)
-
-    def _refuse_conflicts(self, stats: Collection[WriteStat]) -> None:
-        """``ConflictError`` if another write has changed what this one was planned from."""
-        mine = {(stat.partition_path or "", stat.file_id) for stat in stats if stat.prev_base_file}
-        for other in self.table.timeline.completed_writes:
-            if other.time in self._seen and (other.completion or other.time) < self.time:
-                continue
-            metadata = self.table.commit(other)
-            theirs = {(stat.partition_path or "", stat.file_id) for stat in metadata.write_stats}
-            if isinstance(metadata, ReplaceCommitMetadata):
-                replaced = metadata.partition_to_replace_file_ids.items()
-                theirs |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
-            if mine & theirs or self.terms.replaces_table:
-                raise ConflictError(
-                    f"{other} was completed while this write ran, and changed "
-                    f"{len(mine & theirs) or 'the'} file groups that it was made from",
-                    instant=self.time,
-                    path=self.table.storage.url,
-                    outcome="Conflicted",
-                    hint="write again: it starts from the table as it is now; run one writer at a time",
-                )
 
     def _new_properties(self) -> NewProperties | None:
         after = self.terms.new_properties
@@ -263,33 +291,8 @@ class Transaction:
         done = Instant(time=self.time, action=self.terms.action, state=State.COMPLETED, completion=completion)
         name = self.folder.staged_commit(self.table.ids.nonce())
         with self.table.storage.stage(self.folder.path, name, instant_file(done)) as writer:
-            writer.write(self._metadata(stats).to_bytes())
+            writer.write(content_of(self.table, self.terms, self.folder, stats).to_bytes())
             return writer.finish()
-
-    def _metadata(self, stats: Collection[WriteStat]) -> CommitMetadata:
-        in_partition: dict[str, list[WriteStat]] = {}
-        for stat in sorted(stats, key=lambda s: s.path or ""):
-            in_partition.setdefault(stat.partition_path or "", []).append(stat)
-        by_partition = {partition: tuple(found) for partition, found in in_partition.items()}
-        extra = {"schema": self.terms.schema, NONCE: self.folder.nonce, **self.terms.extra}
-        if self.terms.action is Action.REPLACE_COMMIT:
-            return ReplaceCommitMetadata(
-                partition_to_write_stats=by_partition,
-                extra_metadata=extra,
-                operation_type=self.terms.operation,
-                partition_to_replace_file_ids=self._replaced(),
-            )
-        return CommitMetadata(
-            partition_to_write_stats=by_partition, extra_metadata=extra, operation_type=self.terms.operation
-        )
-
-    def _replaced(self) -> Mapping[str, tuple[str, ...]]:
-        """The file groups that this write takes out of the table, by partition."""
-        found: dict[str, list[str]] = {}
-        if self.terms.replaces_table:
-            for base in self.table.base_files():
-                found.setdefault(base.partition, []).append(base.file_id)
-        return {partition: tuple(ids) for partition, ids in found.items()}
 
     def _decide(self, wanted: Commit) -> None:
         try:
@@ -356,8 +359,13 @@ class Transaction:
     def clean_up(self) -> None:
         """After the commit: begin markers, what lost attempts have staged, partitions of a replaced table."""
         assert self._decided is not None
+        self.leave()
         tidy_up(self.table, self._control, self._decided)
         reached(Point.CLEANED_UP, instant=self.time)
+
+    def leave(self) -> None:
+        """The driver does nothing more for the write, however it stands: its heartbeat ends."""
+        self._heartbeat.stop()
 
     def abort(self, reason: str) -> bool:
         """Undo everything; the table is as it was before.  Safe at any point.
@@ -375,6 +383,7 @@ class Transaction:
         """
         if not self._begun:
             return True
+        self.leave()
         if not self._requested:
             # Nobody takes it for a write yet; what is left of it the next one sweeps.
             with contextlib.suppress(RobustWriteError):
@@ -392,7 +401,8 @@ class Transaction:
         with contextlib.suppress(FencedError):  # the folder is gone: the write has ended
             decided = self._control.give_up(reason)
         if isinstance(decided, Commit):
-            roll_forward(self.table, self._control, decided)
+            with locked(self.table, self._owner):
+                roll_forward(self.table, self._control, decided)
         ending = look(self.table, self.folder, self.terms.action)
         if ending is Ending.OUT_OF_SIGHT:
             raise self._unknown("it is older than the active timeline by now")
@@ -406,11 +416,3 @@ class Transaction:
             elif not roll_back(self.table, mine, reason):
                 self.done = self.table.timeline.find(self.time, self.terms.action)
         return self.done is None
-
-
-def find_write(table: HudiTable, write_id: str) -> Instant | None:
-    """The completed write of this id, if the active timeline has one."""
-    for instant in reversed(table.timeline.completed_writes):
-        if table.commit(instant).extra_metadata.get(WRITE_ID) == write_id:
-            return instant
-    return None

@@ -19,6 +19,7 @@ TIMELINE = f"{HOODIE}/timeline"
 HISTORY = f"{TIMELINE}/history"
 TEMP = f"{HOODIE}/.temp"
 ROBUST = f"{HOODIE}/.robust"
+HEARTBEATS = f"{HOODIE}/.heartbeat"
 METADATA_TABLE = f"{HOODIE}/metadata"
 INDEX_DEFINITIONS = f"{HOODIE}/.index_defs"
 PARTITION_METADATA = ".hoodie_partition_metadata"
@@ -120,6 +121,11 @@ class MarkerType(Enum):
     CREATE = "CREATE"
     MERGE = "MERGE"
     APPEND = "APPEND"
+
+
+def heartbeat_file(instant: str) -> str:
+    """Empty; its time says when the writer of the instant was last alive."""
+    return f"{HEARTBEATS}/{instant}"
 
 
 def marker_folder(instant: str) -> str:

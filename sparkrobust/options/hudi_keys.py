@@ -54,8 +54,8 @@ KEYS = frozenset(
     hoodie.clean.trigger.max.commits hoodie.clean.trigger.strategy hoodie.cleaner.commits.retained
     hoodie.cleaner.delete.bootstrap.base.file hoodie.cleaner.fileversions.retained
     hoodie.cleaner.hours.retained hoodie.cleaner.incremental.mode hoodie.cleaner.parallelism
-    hoodie.cleaner.policy hoodie.client.heartbeat.interval_in_ms
-    hoodie.client.heartbeat.tolerable.misses hoodie.client.init.callback.classes
+    hoodie.cleaner.policy
+    hoodie.client.init.callback.classes
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
     hoodie.clustering.execution.strategy.class hoodie.clustering.group.read.parallelism
     hoodie.clustering.inline.max.commits hoodie.clustering.max.parallelism
@@ -261,7 +261,7 @@ KEYS = frozenset(
     hoodie.table.service.manager.enabled hoodie.table.service.manager.execution.engine
     hoodie.table.service.manager.uris hoodie.table.services.enabled
     hoodie.table.services.incremental.enabled hoodie.table.version
-    hoodie.time.generator.max_expected_clock_skew_ms hoodie.time.generator.type
+    hoodie.time.generator.type
     hoodie.timeline.compaction.batch.size hoodie.timeline.history.path hoodie.timeline.layout.version
     hoodie.timeline.path hoodie.write.auto.upgrade hoodie.write.buffer.limit.bytes
     hoodie.write.buffer.record.cache.limit hoodie.write.buffer.record.sampling.rate
@@ -277,12 +277,11 @@ KEYS = frozenset(
     hoodie.write.executor.disruptor.buffer.limit.bytes hoodie.write.executor.disruptor.wait.strategy
     hoodie.write.executor.type hoodie.write.lock.client.num_retries
     hoodie.write.lock.client.wait_time_ms_between_retry hoodie.write.lock.conflict.resolution.strategy
-    hoodie.write.lock.filesystem.expire hoodie.write.lock.filesystem.path
     hoodie.write.lock.heartbeat_interval_ms hoodie.write.lock.hivemetastore.database
     hoodie.write.lock.hivemetastore.table hoodie.write.lock.hivemetastore.uris
     hoodie.write.lock.max_wait_time_ms_between_retry hoodie.write.lock.num_retries
     hoodie.write.lock.storage.heartbeat.poll.secs hoodie.write.lock.storage.renew.interval.secs
-    hoodie.write.lock.storage.validity.timeout.secs hoodie.write.lock.wait_time_ms
+    hoodie.write.lock.storage.validity.timeout.secs
     hoodie.write.lock.wait_time_ms_between_retry hoodie.write.lock.zookeeper.base_path
     hoodie.write.lock.zookeeper.connection_timeout_ms hoodie.write.lock.zookeeper.lock_key
     hoodie.write.lock.zookeeper.port hoodie.write.lock.zookeeper.session_timeout_ms

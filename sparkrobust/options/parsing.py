@@ -53,6 +53,7 @@ class WriteOptions:
     on_finalized: v.OnFinalized = v.OnFinalized.REUSE
     write_id: str | None = None
     pin_input: v.PinInput = v.PinInput.AUTO
+    progress: v.Progress = v.Progress.AUTO
     commit_metadata_prefix: str = "_"
 
     max_file_size: int = 120 << 20
@@ -67,6 +68,13 @@ class WriteOptions:
 
     concurrency_mode: v.ConcurrencyMode = v.ConcurrencyMode.SINGLE_WRITER
     failed_writes_policy: v.FailedWritesPolicy = v.FailedWritesPolicy.EAGER
+    lock_provider: v.LockProvider = v.LockProvider.IN_PROCESS
+    lock_file_folder: str | None = None
+    lock_file_expire_minutes: int = 0
+    lock_wait_ms: int = 60_000
+    clock_skew_ms: int = 200
+    heartbeat_interval_ms: int = 60_000
+    heartbeat_misses: int = 2
     metadata_enable: bool = False
     drop_metadata_table: bool = False
     unknown_options: v.UnknownOptions = v.UnknownOptions.ERROR
@@ -285,6 +293,8 @@ _KEY_GENERATORS = {
     "NonpartitionedKeyGenerator": v.KeyGenerator.NON_PARTITION,
     "NonpartitionedAvroKeyGenerator": v.KeyGenerator.NON_PARTITION,
 }
+_LOCKS = {provider.value: provider for provider in v.LockProvider}
+_LOCK_PACKAGE = "org.apache.hudi.client.transaction.lock."
 _KEYGEN_PACKAGE = "org.apache.hudi.keygen."
 _PAYLOADS = {
     "OverwriteWithLatestAvroPayload": v.MergeMode.COMMIT_TIME_ORDERING,
@@ -292,12 +302,17 @@ _PAYLOADS = {
 }
 _PAYLOAD_PACKAGE = "org.apache.hudi.common.model."
 
+_CLASSES: Mapping[type[Enum] | None, tuple[Mapping[str, Enum], str]] = {
+    v.KeyGenerator: (_KEY_GENERATORS, _KEYGEN_PACKAGE),
+    v.LockProvider: (_LOCKS, _LOCK_PACKAGE),
+    None: (_PAYLOADS, _PAYLOAD_PACKAGE),
+}
+
 
 def _class(row: Option, text: str) -> object:
     if not text:
         return None
-    known: Mapping[str, Enum] = _KEY_GENERATORS if row.words else _PAYLOADS
-    package = _KEYGEN_PACKAGE if row.words else _PAYLOAD_PACKAGE
+    known, package = _CLASSES[row.words]
     simple = text.removeprefix(package)
     if simple in known:
         return known[simple] if row.words else package + simple

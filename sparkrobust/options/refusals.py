@@ -40,11 +40,6 @@ REFUSED = (
     Refusal(key="hoodie.clustering.schedule.inline", harmless=_OFF, reason="clustering is not supported"),
     Refusal(key="hoodie.partition.ttl.inline", harmless=_OFF, reason="expiring partitions is not supported"),
     Refusal(
-        key="hoodie.write.lock.provider",
-        harmless=("", "org.apache.hudi.client.transaction.lock.inprocesslockprovider"),
-        reason="there may be one writer only, so no lock that others hold is taken",
-    ),
-    Refusal(
         key="hoodie.write.record.merge.strategy.id",
         aliases=(
             "hoodie.record.merge.strategy.id",

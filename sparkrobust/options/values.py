@@ -75,6 +75,13 @@ class ConcurrencyMode(Enum):
     SINGLE_WRITER = "SINGLE_WRITER"
 
 
+class LockProvider(Enum):
+    """Who is kept apart by the table's lock."""
+
+    IN_PROCESS = "InProcessLockProvider"
+    FILE_SYSTEM = "FileSystemBasedLockProvider"
+
+
 class FailedWritesPolicy(Enum):
     """When the remains of failed writes are rolled back."""
 
@@ -100,6 +107,14 @@ class PinInput(Enum):
 
     AUTO = "auto"
     CHECK = "check"
+    OFF = "off"
+
+
+class Progress(Enum):
+    """Whether a write shows how far it is."""
+
+    AUTO = "auto"
+    ON = "on"
     OFF = "off"
 
 

@@ -98,6 +98,8 @@ class WriteRun:
             return result_of(intent.table, transaction.done, intent.options.operation.value)
         finally:
             with self.interrupts.undisturbed():
+                if transaction is not None:
+                    transaction.leave()
                 frames.release()
 
     def _terms(self, incoming: Incoming) -> Terms:

@@ -67,9 +67,17 @@ class Table:
         """How writes to this table become visible, what they promise, and where that ends."""
         return guarantees_of(self._table.storage.staging.value, self._table.storage.url)
 
-    def recover(self) -> list[Recovered]:
-        """End every pending write: commit what is all there, roll back the others; say which."""
-        return recover(self._table)
+    def recover(self, *, even_alive: bool = False) -> list[Recovered]:
+        """End every pending write: commit what is all there, roll back the others; say which.
+
+        A write whose driver's heartbeat has not expired (two minutes, by default) is left alone.
+
+        Parameters
+        ----------
+        even_alive
+            End those too: you know that no other driver is at work.
+        """
+        return recover(self._table, even_alive=even_alive)
 
     def rollback_failed_writes(self) -> list[Instant]:
         """Roll back every pending write now, as the next write would; say which."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 from pyspark.sql import DataFrame
 
 from sparkrobust.coordinator import metadata_table
+from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import (
     forget_table,
     make_table,
@@ -168,12 +169,12 @@ class Writer:
 
 def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> WriteResult:
     clock, ids = Clock(), Ids()
+    coordination = coordination_of(options, storage, clock, ids)
     there = exists(storage)
     if there and options.write_id is not None:
         # Before the mode is looked at: a job that made the table runs again in the same mode.
-        earlier = earlier_result(
-            HudiTable.open(storage, clock, ids), options.write_id, options.operation.value
-        )
+        opened = HudiTable.open(storage, clock, ids, coordination=coordination)
+        earlier = earlier_result(opened, options.write_id, options.operation.value)
         if earlier is not None:
             return earlier
     if there and mode == "errorifexists":
@@ -191,9 +192,9 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
     with Interrupts() as interrupts, JobGroup(df.sparkSession, group, f"sparkrobust: {storage.url}") as jobs:
         try:
             if there:
-                table, made = HudiTable.open(storage, clock, ids), False
+                table, made = HudiTable.open(storage, clock, ids, coordination=coordination), False
             else:
-                table, made = _make_table(df, storage, options, clock, ids)
+                table, made = _make_table(df, storage, options, clock, ids, coordination)
             try:
                 return _into_table(
                     df, table, options, jobs, interrupts, replacing=there and mode == "overwrite"
@@ -217,7 +218,12 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
 
 
 def _make_table(
-    df: DataFrame, storage: Storage, options: WriteOptions, clock: Clock, ids: Ids
+    df: DataFrame,
+    storage: Storage,
+    options: WriteOptions,
+    clock: Clock,
+    ids: Ids,
+    coordination: Coordination,
 ) -> tuple[HudiTable, bool]:
     # What is wrong with the rows' schema shows before there is a table.
     config = TableConfig.of(new_properties(options), path=storage.url)
@@ -233,7 +239,7 @@ def _make_table(
         )
     storage.make_folder(HOODIE)
     require_put_if_absent(storage, HOODIE)
-    return make_table(storage, options, clock, ids)
+    return make_table(storage, options, clock, ids, coordination)
 
 
 def _into_table(

@@ -14,7 +14,7 @@ from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
 from sparkrobust.storage.contract import Storage, StorageFullError
-from tests.coordinator.writes import STOPS, begun, commit, data_files, leftovers, stage, stopped, terms
+from tests.coordinator.writes import STOPS, begun, commit, data_files, dead, leftovers, stage, stopped, terms
 
 
 def opened(table: HudiTable) -> HudiTable:
@@ -28,37 +28,37 @@ def test_a_write_is_recovered_without_being_written_again_once_all_its_slots_are
 ) -> None:
     commit(table)
     before = data_files(table.storage)
-    dead = stopped(table, stop)
+    failed = stopped(table, stop)
     fresh = opened(table)
     (found,) = recover(fresh)
     committed = stop != "begun"
-    assert (found.instant, found.fate) == (dead.time, Fate.COMMITTED if committed else Fate.ROLLED_BACK)
+    assert (found.instant, found.fate) == (failed.time, Fate.COMMITTED if committed else Fate.ROLLED_BACK)
     assert len(data_files(table.storage)) == len(before) + committed
     assert leftovers(table.storage) == []
     fresh.reload()
-    done = fresh.timeline.find(dead.time, Action.COMMIT)
+    done = fresh.timeline.find(failed.time, Action.COMMIT)
     assert (done is not None) is committed
     if done is not None:
-        assert fresh.commit(done).extra_metadata[NONCE] == dead.folder.nonce
+        assert fresh.commit(done).extra_metadata[NONCE] == failed.folder.nonce
     assert recover(opened(table)) == []
 
 
 def test_a_bulk_insert_whose_driver_saw_no_end_of_it_is_rolled_back_for_nobody_knows_its_slots(
     table: HudiTable,
 ) -> None:
-    dead = Transaction(table, terms())
-    dead.begin(slots=None)
-    stage(table, dead)
+    failed = Transaction(table, terms())
+    failed.begin(slots=None)
+    stage(table, dead(failed))
     (found,) = recover(opened(table))
     assert found.fate is Fate.ROLLED_BACK
     assert data_files(table.storage) == [] and leftovers(table.storage) == []
 
 
 def test_a_bulk_insert_that_was_finalized_is_recovered(table: HudiTable) -> None:
-    dead = Transaction(table, terms())
-    dead.begin(slots=None)
-    stage(table, dead)
-    dead.finalize(1)
+    failed = Transaction(table, terms())
+    failed.begin(slots=None)
+    stage(table, dead(failed))
+    failed.finalize(1)
     (found,) = recover(opened(table))
     assert found.fate is Fate.COMMITTED
     assert len(data_files(table.storage)) == 1
@@ -68,12 +68,12 @@ def test_a_bulk_insert_that_was_finalized_is_recovered(table: HudiTable) -> None
 def test_a_write_whose_rows_were_counted_is_recovered_only_once_they_were_compared(
     table: HudiTable, compared: bool
 ) -> None:
-    dead = Transaction(table, terms())
-    dead.begin(slots=1, counted=True)
-    stage(table, dead)
-    markers = dead.finalize(1)
+    failed = Transaction(table, terms())
+    failed.begin(slots=1, counted=True)
+    stage(table, dead(failed))
+    markers = failed.finalize(1)
     if compared:
-        dead.compare(markers, [({0}, Fingerprint(rows=1))])
+        failed.compare(markers, [({0}, Fingerprint(rows=1))])
     (found,) = recover(opened(table))
     assert found.fate is (Fate.COMMITTED if compared else Fate.ROLLED_BACK)
     assert len(data_files(table.storage)) == int(compared)

@@ -14,11 +14,13 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import (
+    HEARTBEATS,
     ROBUST,
     TEMP,
     BaseFileName,
     MarkerType,
     begin_marker,
+    heartbeat_file,
     joined,
     marker_folder,
 )
@@ -127,9 +129,16 @@ class Stop(BaseException):
 STOPS = ("begun", "staged", "finalized", "decided", "published")
 
 
+def dead(transaction: Transaction) -> Transaction:
+    """The driver of this write is gone, and has been for so long that its heartbeat says nothing."""
+    transaction.leave()
+    transaction.table.storage.delete(heartbeat_file(transaction.time))
+    return transaction
+
+
 def stopped(table: HudiTable, stop: str, action: Action = Action.COMMIT, **more: Any) -> Transaction:
-    """A write whose driver died at this point."""
-    transaction = begun(table, action, **more)
+    """A write whose driver died at this point, long ago."""
+    transaction = dead(begun(table, action, **more))
     if stop == "begun":
         return transaction
     stage(table, transaction)
@@ -170,4 +179,4 @@ def data_files(storage: Storage) -> list[str]:
 
 
 def leftovers(storage: Storage) -> list[str]:
-    return [info.path for folder in (ROBUST, TEMP) for info in storage.walk(folder)]
+    return [info.path for folder in (ROBUST, TEMP, HEARTBEATS) for info in storage.walk(folder)]

@@ -133,7 +133,7 @@ def test_no_key_is_listed_twice() -> None:
         ("hoodie.table.cdc.enabled", "true"),
         ("hoodie.datasource.write.drop.partition.columns", "true"),
         ("hoodie.write.concurrency.mode", "optimistic_concurrency_control"),
-        ("hoodie.write.lock.provider", "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider"),
+        ("hoodie.write.lock.provider", "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"),
         ("hoodie.clean.failed.writes.policy", "LAZY"),
         ("hoodie.write.record.merge.mode", "CUSTOM"),
         ("hoodie.datasource.write.payload.class", "org.apache.hudi.common.model.PartialUpdateAvroPayload"),

@@ -1,0 +1,305 @@
+"""The table's lock: one holder at a time, who learns of it when the lock was lost.
+
+A lock is for being good neighbours: two drivers that decide at once, and Hudi's writers, which know
+nothing of our decisions.  What is exact rests on put-if-absent, not on a lock that may expire while its
+holder sleeps.  So a holder asks ``is_held`` before its next lasting step, and whoever takes an expired
+lock is told whose it was.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from sparkrobust.core.names import HOODIE, ROBUST, joined
+from sparkrobust.errors import FencedError, LockError, UnavailableError
+from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
+from sparkrobust.world import Clock, Ids
+
+_MARGIN = 0.2
+"""The share of a lock's validity that has to be left for a step that takes the lock for granted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who has a lock, as far as can be told."""
+
+    owner: str
+    """Empty where the lock does not say, as Hudi's own file lock does not."""
+    seconds: float
+    """Since it was taken, or renewed last."""
+
+    def __str__(self) -> str:
+        return f"{self.owner or 'a writer that does not say who it is'}, for {self.seconds:.0f} s"
+
+
+class Grip(ABC):
+    """A lock that is held."""
+
+    def __init__(self, *, taken_from: str = "") -> None:
+        self.taken_from = taken_from
+        """Whose lock it was, and had expired: that owner may only sleep, and has to be fenced."""
+
+    @abstractmethod
+    def is_held(self) -> bool:
+        """Whether it is still ours, for long enough to take a step."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give it back; nothing happens if it is another one's by now."""
+
+    def refuse_if_lost(self) -> None:
+        """``FencedError`` if it is not ours any more."""
+        if not self.is_held():
+            raise FencedError(
+                "the table's lock expired, or was taken away, while this write held it",
+                kind="lock-lost",
+                hint="write again; let the lock expire later if writes take so long",
+            )
+
+
+class TableLock(ABC):
+    """One table's lock; each driver has a handle of its own."""
+
+    shared: bool
+    """Whether writers on other hosts, whose clocks may differ, take the same one."""
+    pause_seconds: float
+    """Between two tries."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self._clock, self._ids = clock, ids
+
+    def acquire(self, owner: str, *, seconds: float) -> Grip:
+        """Take the lock, waiting for it as long as that.
+
+        Raises
+        ------
+        LockError
+            Another one has it; the message says who, and for how long.
+        """
+        started, nonce = self._clock.elapsed(), self._ids.nonce()
+        while True:
+            grip = self._tried(owner, nonce)
+            if grip is not None:
+                return grip
+            left = seconds - (self._clock.elapsed() - started)
+            if left <= 0:
+                raise self._not_had(owner, seconds)
+            self._clock.sleep(min(self.pause_seconds, left))
+
+    def _tried(self, owner: str, nonce: str) -> Grip | None:
+        try:
+            return self.try_acquire(owner, nonce)
+        except UnavailableError:
+            return None  # tried again: the next try finds it if it is ours
+
+    def _not_had(self, owner: str, seconds: float) -> LockError:
+        holder = self.holder()
+        return LockError(
+            f"{owner} waited {seconds:.0f} s for the lock {self} in vain: "
+            + (f"it is held by {holder}" if holder else "the store did not answer, or others were faster"),
+            hint=self.way_out,
+            outcome="Retryable",
+        )
+
+    way_out = "write again later"
+
+    @abstractmethod
+    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
+        """Take it if it is free; ``None`` if it is not.
+
+        Parameters
+        ----------
+        owner
+            ``<instant>-<nonce>`` of a write, or what else is going to be done.
+        nonce
+            The same in all tries of one ``acquire``: a lock with it is ours, though the answer was lost.
+        """
+
+    @abstractmethod
+    def holder(self) -> Holder | None:
+        """Who has it now."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+# -- within a process ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    owner: str
+    nonce: str
+    since: float
+
+
+_held: dict[str, _Held] = {}
+_held_guard = threading.Lock()
+
+
+class InProcessLock(TableLock):
+    """Between the threads of one driver; never expires, as its holder can't die alone."""
+
+    shared = False
+    pause_seconds = 0.01
+
+    def __init__(self, name: str, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        super().__init__(clock or Clock(), ids or Ids())
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"of this process for {self._name}"
+
+    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
+        mine = _Held(owner=owner, nonce=nonce, since=self._clock.elapsed())
+        with _held_guard:
+            if _held.setdefault(self._name, mine) is not mine:
+                return None
+        return _InProcessGrip(self._name, mine)
+
+    def holder(self) -> Holder | None:
+        found = _held.get(self._name)
+        if found is None:
+            return None
+        return Holder(owner=found.owner, seconds=self._clock.elapsed() - found.since)
+
+
+class _InProcessGrip(Grip):
+    def __init__(self, name: str, mine: _Held) -> None:
+        super().__init__()
+        self._name, self._mine = name, mine
+
+    def is_held(self) -> bool:
+        return _held.get(self._name) is self._mine
+
+    def release(self) -> None:
+        with _held_guard:
+            if self.is_held():
+                del _held[self._name]
+
+
+# -- a file in the table ---------------------------------------------------------------------------------
+
+
+class FileSystemLock(TableLock):
+    """Hudi's ``FileSystemBasedLockProvider``: a file that is there as long as somebody has the lock.
+
+    Hudi's writers leave it empty, and read nothing in it; ours says who we are.  Hudi deletes an expired
+    one and makes its own, so two thieves of Hudi's may both believe to have it; ours replaces just the
+    version that it saw.
+
+    Parameters
+    ----------
+    path
+        The file, in the storage's root.
+    expire_seconds
+        After which a lock that was not released may be taken; ``None``: never.
+    """
+
+    shared = True
+    pause_seconds = 0.5
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        *,
+        expire_seconds: float | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        super().__init__(clock or Clock(), ids or Ids())
+        self.storage, self.path, self.expire_seconds = storage, path, expire_seconds
+
+    @property
+    def way_out(self) -> str:  # type: ignore[override]
+        expires = "" if self.expire_seconds else ", or set hoodie.write.lock.filesystem.expire"
+        return f"write again later; if its owner is dead, remove the file{expires}"
+
+    def __str__(self) -> str:
+        return f"{self.storage.url}/{self.path}"
+
+    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
+        mine = json.dumps({"owner": owner, "nonce": nonce}).encode()
+        since = self._clock.elapsed()
+        try:
+            self.storage.put_if_absent(self.path, mine)
+        except AlreadyExistsError:
+            return self._mine_or_expired(mine, since)
+        return _FileGrip(self, mine, self._clock, since=since)
+
+    def _mine_or_expired(self, mine: bytes, since: float) -> Grip | None:
+        try:
+            data, version = self.storage.read_versioned(self.path)
+            if data == mine:
+                # An earlier try, whose answer was lost.
+                return _FileGrip(self, mine, self._clock, since=since - self._age())
+            if self.expire_seconds is None or self._age() <= self.expire_seconds:
+                return None
+            self.storage.replace_if_unchanged(self.path, mine, version)
+        except (ChangedError, NotFoundError):
+            return None  # somebody else is at it
+        return _FileGrip(self, mine, self._clock, since=since, taken_from=_owner_in(data))
+
+    def _age(self) -> float:
+        found = self.storage.stat(self.path)
+        if found is None:
+            raise NotFoundError(f"{self.path} is gone", path=self.path)
+        beside = ROBUST if self.path.startswith(f"{HOODIE}/") else self.path.rpartition("/")[0]
+        return (time_of(self.storage, self._ids, beside) - found.modified_ms) / 1000
+
+    def holder(self) -> Holder | None:
+        try:
+            return Holder(owner=_owner_in(self.storage.read(self.path)), seconds=self._age())
+        except (NotFoundError, UnavailableError):
+            return None
+
+
+class _FileGrip(Grip):
+    def __init__(
+        self, lock: FileSystemLock, mine: bytes, clock: Clock, *, since: float, taken_from: str = ""
+    ) -> None:
+        super().__init__(taken_from=taken_from)
+        self._lock, self._mine, self._clock, self._since = lock, mine, clock, since
+
+    def _has_time_left(self) -> bool:
+        limit = self._lock.expire_seconds
+        return limit is None or self._clock.elapsed() - self._since < limit * (1 - _MARGIN)
+
+    def is_held(self) -> bool:
+        return self._has_time_left() and self._is_there()
+
+    def _is_there(self) -> bool:
+        try:
+            return self._lock.storage.read(self._lock.path) == self._mine
+        except NotFoundError:
+            return False
+
+    def release(self) -> None:
+        # One that may have expired is not looked at first and deleted then: it could be a thief's by then.
+        if self._has_time_left() and self._is_there():
+            self._lock.storage.delete(self._lock.path)
+
+
+def _owner_in(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["owner"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
+def time_of(storage: Storage, ids: Ids, folder: str = ROBUST) -> int:
+    """The store's own time in milliseconds, told by a file that is made for it in this folder."""
+    storage.make_folder(folder)
+    path = joined(folder, f"now-{ids.nonce()}")
+    storage.put(path, b"")
+    try:
+        found = storage.stat(path)
+    finally:
+        storage.delete(path)
+    if found is None:
+        raise UnavailableError(f"{path} was put, and is not there", path=path)
+    return found.modified_ms

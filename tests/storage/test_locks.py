@@ -1,0 +1,192 @@
+"""Every lock provider keeps the contract; what is each one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparkrobust.errors import FencedError, LockError, UnavailableError
+from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.local import LocalStorage
+from sparkrobust.storage.locks import FileSystemLock, InProcessLock
+from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.s3 import S3Storage
+from sparkrobust.testing.locks import ME, OTHER, LockContract, Make
+from sparkrobust.world import Clock, Ids
+
+LOCK = ".hoodie/lock"
+
+
+class TestClock(Clock):
+    """Time stands still, but for sleeping."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.ms = 1_704_067_200_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def elapsed(self) -> float:
+        return self.ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+def quick(lock: FileSystemLock) -> FileSystemLock:
+    """One that asks again soon."""
+    lock.pause_seconds = 0.01
+    return lock
+
+
+class TestInProcess(LockContract):
+    @pytest.fixture
+    def make(self, unique: Callable[[], str]) -> Make:
+        name = unique()
+        return lambda: InProcessLock(name)
+
+
+class FileLock(LockContract):
+    @pytest.fixture
+    def storage(self) -> Storage:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make(self, storage: Storage) -> Make:
+        storage.make_folder(".hoodie")
+        return lambda: quick(FileSystemLock(storage, LOCK))
+
+
+class TestFileInMemory(FileLock):
+    @pytest.fixture
+    def storage(self, unique: Callable[[], str]) -> MemoryStorage:
+        return MemoryStorage(unique())
+
+
+class TestFileOnDisk(FileLock):
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> LocalStorage:
+        return LocalStorage(str(tmp_path / "table"))
+
+
+class TestFileOnS3(FileLock):
+    drivers, turns = 4, 2
+
+    @pytest.fixture
+    def storage(self, s3_table: Callable[[], S3Storage]) -> S3Storage:
+        return s3_table()
+
+
+class TestExpiringFile(LockContract):
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Make:
+        storage = LocalStorage(str(tmp_path / "table"))
+        storage.make_folder(".hoodie")
+        return lambda: quick(FileSystemLock(storage, LOCK, expire_seconds=600))
+
+
+# -- the file --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> TestClock:
+    return TestClock()
+
+
+@pytest.fixture
+def storage(unique: Callable[[], str], clock: TestClock) -> MemoryStorage:
+    storage = MemoryStorage(unique(), clock=clock)
+    storage.make_folder(".hoodie")
+    return storage
+
+
+def test_a_file_that_hudi_left_empty_is_a_lock_whose_owner_is_not_known(
+    storage: MemoryStorage, clock: TestClock
+) -> None:
+    storage.put(LOCK, b"")
+    with pytest.raises(LockError, match=r"does not say who it is.*remove the file"):
+        FileSystemLock(storage, LOCK, clock=clock).acquire(ME, seconds=3)
+    storage.delete(LOCK)
+    grip = FileSystemLock(storage, LOCK, clock=clock).acquire(ME, seconds=3)
+    grip.release()
+    assert storage.stat(LOCK) is None
+
+
+def test_a_lock_without_expiry_is_never_taken_away(storage: MemoryStorage, clock: TestClock) -> None:
+    grip = FileSystemLock(storage, LOCK, clock=clock).acquire(ME, seconds=0)
+    clock.sleep(1e6)
+    with pytest.raises(LockError):
+        FileSystemLock(storage, LOCK, clock=clock).acquire(OTHER, seconds=0)
+    assert grip.is_held()
+
+
+def test_who_takes_an_expired_lock_learns_whose_it_was_and_that_one_finds_it_lost(
+    storage: MemoryStorage, clock: TestClock
+) -> None:
+    lock = FileSystemLock(storage, LOCK, expire_seconds=60, clock=clock)
+    first = lock.acquire(ME, seconds=0)
+    clock.sleep(60)
+    with pytest.raises(LockError):
+        lock.acquire(OTHER, seconds=0)
+    clock.sleep(1)
+    second = lock.acquire(OTHER, seconds=0)
+    assert second.taken_from == ME and second.is_held()
+    assert not first.is_held()
+    first.release()
+    assert second.is_held(), "who had lost it took it away again"
+
+
+def test_a_holder_does_not_rely_on_a_lock_that_is_about_to_expire(
+    storage: MemoryStorage, clock: TestClock
+) -> None:
+    grip = FileSystemLock(storage, LOCK, expire_seconds=100, clock=clock).acquire(ME, seconds=0)
+    clock.sleep(79)
+    grip.refuse_if_lost()
+    clock.sleep(2)
+    with pytest.raises(FencedError, match="expired, or was taken away"):
+        grip.refuse_if_lost()
+
+
+def test_two_thieves_of_one_expired_lock_do_not_both_get_it(storage: MemoryStorage, clock: TestClock) -> None:
+    lock = FileSystemLock(storage, LOCK, expire_seconds=60, clock=clock)
+    lock.acquire("dead", seconds=0)
+    clock.sleep(61)
+    seen = storage.read_versioned(LOCK)
+    assert lock.acquire(ME, seconds=0).taken_from == "dead"
+
+    class Slow(MemoryStorage):
+        """Has read the lock before the other thief took it."""
+
+        def read_versioned(self, path: str) -> tuple[bytes, str]:
+            return seen
+
+        def stat(self, path: str) -> None:  # type: ignore[override]
+            found = super().stat(path)
+            return found and type(found)(path=path, size=0, modified_ms=0)  # type: ignore[return-value]
+
+    late = Slow._of(storage._name, storage._space)
+    assert FileSystemLock(late, LOCK, expire_seconds=60, clock=clock).try_acquire(OTHER, "n") is None
+    assert b'"owner": "20240101000000000-aa"' in storage.read(LOCK)
+
+
+def test_a_store_that_does_not_answer_is_asked_again_until_the_time_is_over(
+    storage: MemoryStorage, clock: TestClock
+) -> None:
+    class Away(MemoryStorage):
+        times = 3
+
+        def put_if_absent(self, path: str, data: bytes) -> None:
+            Away.times -= 1
+            if Away.times >= 0:
+                raise UnavailableError("no answer")
+            super().put_if_absent(path, data)
+
+    away = Away._of(storage._name, storage._space)
+    assert FileSystemLock(away, LOCK, clock=clock, ids=Ids()).acquire(ME, seconds=10).is_held()
+    Away.times = 1000
+    with pytest.raises(LockError, match=ME):
+        FileSystemLock(away, LOCK, clock=clock, ids=Ids()).acquire(OTHER, seconds=10)
