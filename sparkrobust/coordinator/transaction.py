@@ -123,7 +123,7 @@ class Transaction:
         for _ in range(_TRIES):
             self._heartbeat.start()
             self._control.open_gate(gate)
-            reached(Point.GATE_OPENED, instant=self.time)
+            reached(Point.GATE_OPENED, instant=self.time, folder=self.folder, slots=gate.slots)
             try:
                 self._requested = True
                 table.storage.put_if_absent(self._file(State.REQUESTED), content)

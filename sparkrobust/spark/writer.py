@@ -36,10 +36,11 @@ from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup, Terminated
 from sparkrobust.spark.pipeline import WriteRun
 from sparkrobust.spark.prepare import check_fields
+from sparkrobust.spark.progress import watching
 from sparkrobust.spark.schema import to_arrow
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.resolve import require_put_if_absent, storage_for
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Clock, Hands, Ids
 
 __all__ = ["CommitOutcome", "WriteResult", "Writer", "write"]
 
@@ -189,7 +190,12 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
     if options.operation is Operation.DELETE and mode != "append":
         raise InvalidInputError('a delete works on the rows of a table: say mode("append")')
     group = f"sparkrobust-{ids.nonce()}"
-    with Interrupts() as interrupts, JobGroup(df.sparkSession, group, f"sparkrobust: {storage.url}") as jobs:
+    what = f"{options.operation.value} into {storage.url}"
+    with (
+        Interrupts() as interrupts,
+        JobGroup(df.sparkSession, group, f"sparkrobust: {storage.url}") as jobs,
+        watching(df.sparkSession, options.progress, what, storage, clock, Hands()),
+    ):
         try:
             if there:
                 table, made = HudiTable.open(storage, clock, ids, coordination=coordination), False

@@ -44,7 +44,7 @@ PLACES: dict[str, set[str]] = {
     "pandas": set(),
     "numpy": set(),
 }
-OPTIONAL = {"boto3", "botocore", "fsspec", "obstore", "numpy", "IPython"}
+OPTIONAL = {"boto3", "botocore", "fsspec", "obstore", "numpy", "rich"}
 """Packages that may be missing, so that importing them inside a function is right."""
 CHANCE = {
     "time",
