@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
@@ -49,9 +50,8 @@ class Stand:
     """How many there are, where that is known."""
 
     def __str__(self) -> str:
-        count = (
-            "" if self.done is None else f" {self.done}{'' if self.slots is None else f'/{self.slots}'} slots"
-        )
+        of = "" if self.slots is None else f"/{self.slots}"
+        count = "" if self.done is None else f" {self.done}{of} slots"
         return f"{self.what}: {self.step}{count}, {self.seconds:.0f} s"
 
 
@@ -61,6 +61,7 @@ class View(ABC):
     @abstractmethod
     def show(self, stand: Stand) -> None: ...
 
+    @abstractmethod
     def close(self) -> None:
         """The write has ended."""
 
@@ -83,16 +84,22 @@ class Lines(View):
             self._stream.write(f"sparkrobust: {stand}\n")
             self._stream.flush()
 
+    def close(self) -> None:
+        """Nothing: what was said stays."""
+
 
 class Bar(View):
     """A line of a terminal that changes, and is gone at the end; drawn by rich."""
 
     def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=stream), transient=True)
+        rich, console = import_module("rich.progress"), import_module("rich.console").Console(file=stream)
+        columns = (
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(),
+            rich.TextColumn("{task.fields[count]}"),
+            rich.TimeElapsedColumn(),
+        )
+        self._bar = rich.Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("", total=None, count="")
         self._begun = False
 

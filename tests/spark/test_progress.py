@@ -123,15 +123,8 @@ def stand(step: str, seconds: float) -> Stand:
 def test_lines_say_each_step_and_long_ones_now_and_then() -> None:
     stream = io.StringIO()
     lines = Lines(stream)
-    for step, seconds in (
-        ("read", 2),
-        ("read", 3),
-        ("write", 4),
-        ("write", 13),
-        ("write", 14),
-        ("write", 15),
-    ):
-        lines.show(stand(step, seconds))
+    for seconds in (2, 3, 4, 13, 14, 15):
+        lines.show(stand("read" if seconds < 4 else "write", seconds))
     assert stream.getvalue().splitlines() == [
         "sparkrobust: upsert into t: read, 2 s",
         "sparkrobust: upsert into t: write, 4 s",
@@ -155,7 +148,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_gone_at_the_end() -> None:
         drawn = os.read(reading, 1 << 16).decode()
     os.close(reading)
     assert "upsert into t: write" in drawn and "2/8 slots" in drawn
-    assert drawn.rstrip().endswith("\x1b[2K") or "\x1b[2K" in drawn, "the line is wiped"
+    assert drawn.rindex("\x1b[2K") > drawn.index("upsert"), "the line is wiped"
 
 
 class Terminal(io.StringIO):
@@ -207,6 +200,6 @@ def test_a_write_tells_its_steps_and_shows_them_where_that_is_wanted(
         subject.write("upsert", [(1, "a", 5, "eu")], {"hoodie.write.robust.progress": "on"})
     assert steps[0] == "read" and steps[-4:] == ["(stage ended)", "reconcile", "complete", "clean up"]
     shown = capfd.readouterr().err
-    assert f"sparkrobust: upsert into {table.as_uri()[:5]}" in shown or "sparkrobust: upsert into " in shown
+    assert "sparkrobust: upsert into " in shown and str(table) in shown
     subject.write("upsert", [(2, "a", 5, "eu")], {"hoodie.write.robust.progress": "off"})
     assert "sparkrobust: " not in capfd.readouterr().err
