@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,28 +89,54 @@ def _build_versitygw(binary: Path) -> None:
         os.replace(Path(folder) / "versitygw", binary)
 
 
+def s3(folder: Path) -> contextlib.AbstractContextManager[S3Server]:
+    """An S3 server: versitygw, or minio where ``SPARKROBUST_MINIO`` names its program."""
+    program = os.environ.get("SPARKROBUST_MINIO")
+    return minio(folder, program) if program else versitygw(folder)
+
+
+def versitygw(folder: Path) -> contextlib.AbstractContextManager[S3Server]:
+    """An S3 server that keeps its buckets in a folder, as they are."""
+    program = str(versitygw_binary())
+    return _running(
+        folder,
+        lambda address, buckets: [program, "--port", address, "--quiet", "posix", buckets],
+        names=("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"),
+    )
+
+
+def minio(folder: Path, program: str) -> contextlib.AbstractContextManager[S3Server]:
+    """An S3 server that keeps its buckets in a folder, in a form of its own."""
+    return _running(
+        folder,
+        lambda address, buckets: [program, "server", "--quiet", "--address", address, buckets],
+        names=("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"),
+    )
+
+
 @contextlib.contextmanager
-def versitygw(folder: Path) -> Iterator[S3Server]:
-    """An S3 server that keeps its buckets in a folder."""
-    binary = versitygw_binary()
+def _running(
+    folder: Path, command: Callable[[str, str], list[str]], *, names: tuple[str, str]
+) -> Iterator[S3Server]:
+    """The server of this command, given its address and folder; ``names`` are those of its secrets."""
     buckets = folder / "buckets"
     buckets.mkdir(parents=True, exist_ok=True)
     server = S3Server(
         endpoint="", access_key="access-for-tests", secret_key="secret-for-tests", folder=buckets
     )
-    environment = {**os.environ, "ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
+    environment = {**os.environ, names[0]: server.access_key, names[1]: server.secret_key}
     for _ in range(5):  # somebody else may take the port before the server does
         port = free_port()
-        command = [str(binary), "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(buckets)]
-        with open(folder / "versitygw.log", "ab") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        with open(folder / "s3.log", "ab") as log:
+            arguments = command(f"127.0.0.1:{port}", str(buckets))
+            process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
         try:
             if _answers(port, process):
                 yield S3Server(**{**vars(server), "endpoint": f"http://127.0.0.1:{port}"})
                 return
         finally:
             stop(process)
-    raise RuntimeError("versitygw does not start:\n" + (folder / "versitygw.log").read_text()[-2000:])
+    raise RuntimeError("the S3 server does not start:\n" + (folder / "s3.log").read_text()[-2000:])
 
 
 def free_port() -> int:

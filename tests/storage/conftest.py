@@ -10,11 +10,12 @@ import pytest
 
 for suite in ("races", "cases", "reading", "writing", "staging"):
     pytest.register_assert_rewrite(f"sparkrobust.testing.storage_{suite}")
+pytest.register_assert_rewrite("sparkrobust.testing.locks")
 
 from sparkrobust.storage.patience import Patience  # noqa: E402
 from sparkrobust.storage.s3 import S3Storage  # noqa: E402
 from sparkrobust.storage.s3_settings import S3Settings, client_of  # noqa: E402
-from tests.servers import S3Server, Unavailable, versitygw  # noqa: E402
+from tests.servers import S3Server, Unavailable, s3  # noqa: E402
 
 BUCKET = "tables"
 QUICK = Patience(tries=3, first_pause=0.02, longest_pause=0.1)
@@ -25,7 +26,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server with one bucket."""
     pytest.importorskip("botocore", reason="boto3 is not installed")
     try:
-        with versitygw(tmp_path_factory.mktemp("versitygw")) as server:
+        with s3(tmp_path_factory.mktemp("s3")) as server:
             client_of(S3Settings.of(server.options(), BUCKET)).create_bucket(Bucket=BUCKET)
             yield server
     except Unavailable as reason:
