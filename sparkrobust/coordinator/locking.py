@@ -48,14 +48,15 @@ def locked(table: HudiTable, owner: str) -> Iterator[Grip]:
 
 
 def _fence(table: HudiTable, owner: str) -> None:
-    folder = ControlFolder.parse(owner)
-    if folder is None:
-        return
-    control = Control(table, folder)
-    with suppress(FencedError):  # that write has ended, and was cleaned away
-        decided = control.give_up("the lock that it held had expired")
-        if isinstance(decided, Commit):
-            roll_forward(table, control, decided)
+    nonce = named.nonce if (named := ControlFolder.parse(owner)) else None
+    for folder in control_folders(table.storage):
+        if folder.nonce != nonce:
+            continue
+        control = Control(table, folder)
+        with suppress(FencedError):  # that write has ended, and was cleaned away
+            decided = control.give_up("the lock that it held had expired")
+            if isinstance(decided, Commit):
+                roll_forward(table, control, decided)
 
 
 def finish_undone(table: HudiTable, mine: ControlFolder) -> None:

@@ -63,6 +63,7 @@ class Transaction:
 
     def __init__(self, table: HudiTable, terms: Terms, folder: ControlFolder | None = None) -> None:
         self.table, self.terms = table, terms
+        self._nonce = folder.nonce if folder else table.ids.nonce()
         self._be(folder or self._new_folder())
         self._decided: Commit | None = None
         self._first_hand = False
@@ -161,7 +162,8 @@ class Transaction:
     def _new_folder(self) -> ControlFolder:
         table = self.table
         time = next_time(table.clock, table.config, table.timeline.newest_time)
-        return ControlFolder(instant=time, nonce=table.ids.nonce())
+        # The same nonce: by it who takes the lock away finds the write, whatever its instant became.
+        return ControlFolder(instant=time, nonce=self._nonce)
 
     def _be(self, folder: ControlFolder) -> None:
         self.folder = folder

@@ -14,6 +14,7 @@ from sparkrobust import probe
 from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.heartbeat import Heartbeat, seconds_since
+from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
@@ -191,6 +192,7 @@ def test_a_write_whose_driver_slept_before_its_requested_file_takes_a_later_inst
     with probe.listening(at(Point.GATE_OPENED, others_go_on)):
         late = begun(table)
     assert late.time > slept[0]
+    assert [folder.instant for folder in control_folders(table.storage)] == [late.time]
     stage(table, late)
     late.commit(late.finalize(1))
     late.clean_up()
