@@ -69,6 +69,8 @@ class Settings:
     lock_expires: float | None = None
     """After so many seconds the file lock that all share expires; without, no process knows of another's."""
     pulse_ms: int = 60_000
+    even_alive: bool = True
+    """Recoverers end writes whose heartbeat has not expired, too."""
 
 
 class StageFailed(Exception):
@@ -289,7 +291,7 @@ def rollbacker(pipelines: Pipelines) -> Callable[[], Any]:
 
 def recoverer(pipelines: Pipelines) -> Callable[[], Any]:
     """``sr.Table(path).recover()``."""
-    return lambda: recover(pipelines.open())
+    return lambda: recover(pipelines.open(), even_alive=pipelines.settings.even_alive)
 
 
 def archiver(pipelines: Pipelines, *, own: bool, announce: Callable[[str], None]) -> Callable[[], None]:

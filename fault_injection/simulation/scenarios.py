@@ -40,6 +40,7 @@ def drawn(choices: Choices) -> Scenario:
         overwrite=choices.among([0.0, 0.0, 0.4]),
         lock_expires=choices.among([None, None, 1.0, 4.0]),
         pulse_ms=choices.among([300, 2000, 60_000]),
+        even_alive=choices.happens(0.5),
     )
     actors = [("writer", 0)]
     for _ in range(choices.among([0, 1, 2, 3, 5])):
