@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -15,8 +13,8 @@ from hypothesis import strategies as st
 
 from sparkrobust.core import control_object, decision, strict_json
 from sparkrobust.core.control_object import Kind
-from sparkrobust.core.decision import Abort, Commit, Decision, NewProperties
-from sparkrobust.core.instant import Action, InstantTime
+from sparkrobust.core.decision import Decision
+from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import (
     CompletionMarker,
     Fingerprint,
@@ -26,55 +24,21 @@ from sparkrobust.core.markers import (
     decide_attempt,
     refuse_other_rows,
 )
-from sparkrobust.core.names import ControlFolder
-from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.core.written import StagedFile, WrittenFile
+from sparkrobust.core.write_status import OperationType
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, IndeterminateInputError, UnsupportedTableError
-
-NOW, LATER = InstantTime("20240101000000000"), InstantTime("20240101000001000")
-FOLDER = ControlFolder(instant=NOW, nonce="ab")
-ATTEMPT = "0-0-1"
-
-
-def written(number: int = 0, partition: str = "p") -> WrittenFile:
-    name = f"u-{number}_{ATTEMPT}_{NOW}.parquet"
-    path = f"{partition}/{name}" if partition else name
-    stat = WriteStat(
-        file_id=f"u-{number}", path=path, partition_path=partition, file_size_in_bytes=7, num_writes=1
-    )
-    return WrittenFile(
-        stat=stat, staged=StagedFile(final_path=path, token=f"{FOLDER.staging}/{name}", size=7)
-    )
-
-
-def marker(*files: WrittenFile) -> CompletionMarker:
-    return CompletionMarker(slot=3, attempt=ATTEMPT, input=Fingerprint(rows=5, keys=17), files=files)
-
-
-TERMS = Terms(
-    action=Action.REPLACE_COMMIT,
-    operation=OperationType.INSERT_OVERWRITE_TABLE,
-    schema="{}",
-    extra={"a": "b"},
-    replaces_table=True,
-    new_properties={"c": "d"},
+from tests.core.control_objects import (
+    ATTEMPT,
+    DECISIONS,
+    FOLDER,
+    LATER,
+    OBJECTS,
+    TERMS,
+    marker,
+    parse,
+    resealed,
+    written,
 )
-COMMIT = Commit(
-    action=Action.COMMIT,
-    completion=LATER,
-    commit_file=StagedFile(
-        final_path=f".hoodie/timeline/{NOW}_{LATER}.commit", token=f"{FOLDER.path}/commit-1", size=9
-    ),
-    files=(written(0).staged, written(1).staged),
-    new_partitions=("p",),
-    properties=NewProperties(before={"a": "1"}, after={"a": "2"}),
-)
-DECISIONS: list[Decision] = [
-    COMMIT,
-    replace(COMMIT, files=(), new_partitions=(), properties=None),
-    Abort(reason="x"),
-]
-
 
 # -- what an attempt does ----------------------------------------------------------------------------
 
@@ -133,21 +97,6 @@ def test_a_decision_comes_back_as_it_was(wanted: Decision) -> None:
 
 # -- what is none ------------------------------------------------------------------------------------
 
-OBJECTS = {
-    Kind.COMPLETION: marker(written()).render("ab"),
-    Kind.GATE: Gate(terms=TERMS, slots=1).render(Kind.GATE, "ab"),
-    Kind.FINALIZE: Gate(terms=TERMS, slots=1).render(Kind.FINALIZE, "ab"),
-    Kind.DECISION: decision.render(COMMIT, "ab"),
-}
-
-
-def parse(kind: Kind, data: bytes, folder: ControlFolder = FOLDER) -> object:
-    if kind is Kind.COMPLETION:
-        return CompletionMarker.parse(data, folder, 3)
-    if kind is Kind.DECISION:
-        return decision.parse(data, folder)
-    return Gate.parse(data, kind, nonce=folder.nonce, path="x")
-
 
 @pytest.mark.parametrize("kind", Kind)
 def test_an_object_that_is_torn_anywhere_or_has_one_bit_changed_is_corrupt(kind: Kind) -> None:
@@ -189,16 +138,6 @@ def test_an_object_beyond_any_sense_is_refused_before_it_is_read(monkeypatch: py
         parse(Kind.COMPLETION, OBJECTS[Kind.COMPLETION])
 
 
-def _resealed(kind: Kind, change: Any) -> bytes:
-    """An object with another body, whole and with the right sum: as a careful enemy makes it."""
-    body = json.loads(OBJECTS[kind].partition(b"\n")[2])
-    change(body)
-    text = json.dumps(body).encode()
-    return (
-        b"sparkrobust %s 1 ab %s\n" % (kind.value.encode(), hashlib.sha256(text).hexdigest().encode()) + text
-    )
-
-
 OUTSIDE = ["../x", "/etc/x", ".hoodie/x", "p/../../x", "p/./x", "q\0", ""]
 
 
@@ -218,7 +157,7 @@ def test_a_marker_never_names_a_file_outside_of_its_partition(place: str) -> Non
         if change is everywhere and not place:
             continue
         with pytest.raises(CorruptTableError):
-            parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+            parse(Kind.COMPLETION, resealed(Kind.COMPLETION, change))
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
@@ -229,7 +168,7 @@ def test_a_decision_never_names_a_file_outside_of_the_data(place: str) -> None:
         body["files"][0]["final"] = f"{place}/{name}" if place else f"{place}/"
 
     with pytest.raises(CorruptTableError):
-        parse(Kind.DECISION, _resealed(Kind.DECISION, moved))
+        parse(Kind.DECISION, resealed(Kind.DECISION, moved))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +189,7 @@ def test_a_decision_never_names_a_file_outside_of_the_data(place: str) -> None:
 )
 def test_an_odd_decision_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.DECISION, _resealed(Kind.DECISION, change))
+        parse(Kind.DECISION, resealed(Kind.DECISION, change))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +214,7 @@ def test_an_odd_decision_is_corrupt(change: Any) -> None:
 )
 def test_an_odd_marker_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+        parse(Kind.COMPLETION, resealed(Kind.COMPLETION, change))
 
 
 @pytest.mark.parametrize(
@@ -292,7 +231,7 @@ def test_an_odd_marker_is_corrupt(change: Any) -> None:
 )
 def test_an_odd_gate_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.GATE, _resealed(Kind.GATE, change))
+        parse(Kind.GATE, resealed(Kind.GATE, change))
 
 
 values = st.recursive(
@@ -318,7 +257,7 @@ def test_whatever_stands_in_a_whole_object_it_is_sound_or_corrupt(kind: Kind, da
             return
 
     with contextlib.suppress(CorruptTableError):
-        parse(kind, _resealed(kind, change))
+        parse(kind, resealed(kind, change))
 
 
 @given(st.sampled_from(list(Kind)), st.binary(max_size=300))
