@@ -16,12 +16,14 @@ from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Decision
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import (
+    NO_ROWS,
     CompletionMarker,
     Fingerprint,
     Gate,
     Step,
     Terms,
     decide_attempt,
+    refuse_lost_rows,
     refuse_other_rows,
 )
 from sparkrobust.core.write_status import OperationType
@@ -37,6 +39,7 @@ from tests.core.control_objects import (
     marker,
     parse,
     resealed,
+    sealed,
     written,
 )
 
@@ -271,3 +274,67 @@ def test_any_bytes_are_no_control_object(kind: Kind, data: bytes) -> None:
 def test_json_that_we_would_not_write_is_none(text: str) -> None:
     with pytest.raises(ValueError):
         strict_json.loads(text)
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def test_the_sum_of_fingerprints_counts_rows_and_adds_known_sums_within_64_bits() -> None:
+    large = (1 << 64) - 1
+    assert Fingerprint(rows=2, keys=5).plus(Fingerprint(rows=3, keys=7)) == Fingerprint(rows=5, keys=12)
+    assert Fingerprint(rows=1, keys=large).plus(Fingerprint(rows=1, keys=2)) == Fingerprint(rows=2, keys=1)
+    for one, other in [(None, 1), (1, None), (None, None)]:
+        found = Fingerprint(rows=1, keys=one).plus(Fingerprint(rows=1, keys=other))
+        assert found == Fingerprint(rows=2)
+    assert NO_ROWS.plus(NO_ROWS) == NO_ROWS == Fingerprint(rows=0, keys=0)
+
+
+def test_a_fingerprint_says_how_many_rows_and_a_known_sum() -> None:
+    assert str(Fingerprint(rows=3)) == "3 rows"
+    assert str(Fingerprint(rows=3, keys=255)) == "3 rows with the sum ff"
+
+
+def slots(*rows: tuple[int, int, int]) -> list[CompletionMarker]:
+    return [replace(marker(), slot=slot, input=Fingerprint(rows=n, keys=keys)) for slot, n, keys in rows]
+
+
+def test_rows_that_changed_their_slot_are_not_lost_and_rows_that_are_gone_are() -> None:
+    found = slots((0, 2, 10), (1, 3, 20), (2, 4, 30))
+    expected = [
+        (frozenset({0, 1}), Fingerprint(rows=5, keys=30)),
+        (frozenset({2}), Fingerprint(rows=4, keys=30)),
+    ]
+    refuse_lost_rows(found, expected)
+    refuse_lost_rows(found, [])
+    refuse_lost_rows(found, [(frozenset(), NO_ROWS)])
+    for lost in (Fingerprint(rows=6, keys=30), Fingerprint(rows=5, keys=31)):
+        with pytest.raises(IndeterminateInputError, match="a set of 2 slots was given") as refused:
+            refuse_lost_rows(found, [expected[1], (frozenset({0, 1}), lost)])
+        assert f"given {lost} at first, and 5 rows with the sum 1e when" in str(refused.value)
+        assert refused.value.path is None
+
+
+def test_rows_that_changed_are_told_with_the_place_and_the_way_out() -> None:
+    with pytest.raises(IndeterminateInputError) as refused:
+        refuse_other_rows(marker(), Fingerprint(rows=6, keys=17), path="cm/3")
+    assert str(refused.value).startswith(
+        "slot 3 was given 5 rows with the sum 11 at first, and 6 rows with the sum 11 "
+        "when the input was read again"
+    )
+    assert refused.value.path == "cm/3"
+    assert (
+        refused.value.hint == "write rows that a second reading gives again: cache them, or store them first"
+    )
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_is_of_a_version_from_one_on(kind: Kind) -> None:
+    with pytest.raises(CorruptTableError, match="expected a version from 1 on, found 0"):
+        parse(kind, OBJECTS[kind].replace(b" 1 ab ", b" 0 ab ", 1))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_is_not_an_object_inside_is_said(kind: Kind) -> None:
+    for body, said in ((b"[]", "expected a JSON object, found list"), (b'{"a', "expected JSON, found")):
+        with pytest.raises(CorruptTableError, match=said):
+            parse(kind, sealed(kind, body))
