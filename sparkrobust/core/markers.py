@@ -185,7 +185,7 @@ class CompletionMarker:
 def _misplaced(file: WrittenFile, instant: InstantTime, attempt: str) -> str | None:
     """What the place of a file should have been."""
     stat, partition = file.stat, file.stat.partition_path or ""
-    if problem_with(partition) is not None or problem_with(file.staged.final_path) is not None:
+    if problem_with(file.staged.final_path) is not None:
         return "a file in a partition of the table"
     name = BaseFileName(file_id=stat.file_id, write_token=attempt, instant=instant)
     if BaseFileName.parse(str(name)) != name:

@@ -100,6 +100,11 @@ def test_a_begin_marker_reads_back_as_its_file(partition: str, kind: MarkerType)
     assert parse_begin_marker(path.removeprefix(f"{marker_folder('20240101000000000')}/")) == (data, kind)
 
 
+def test_a_begin_marker_of_a_file_in_an_odd_partition_is_that_files() -> None:
+    odd = "x.marker.CREATE/f.marker.y"
+    assert parse_begin_marker(f"{odd}.marker.MERGE") == (odd, MarkerType.MERGE)
+
+
 @pytest.mark.parametrize("text", ["x.parquet", ".marker.CREATE", "x.marker.COMPLETE", "MARKERS.type"])
 def test_a_name_without_a_known_marker_word_is_no_begin_marker(text: str) -> None:
     assert parse_begin_marker(text) is None
