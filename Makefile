@@ -78,6 +78,14 @@ check: .venv/.installed ## style (ruff), types (mypy --strict), layers, and that
 	@.venv/bin/mypy
 	@$(NEWEST) python -m pytest -q tests/house
 
+# What decides is tested where it is: in tests/core, without Spark and without a store.
+COVERED = .venv-unit-$(firstword $(PYTHONS))/bin/python -m tools.in_venv python -m coverage
+.PHONY: coverage
+coverage: .venv-unit-$(firstword $(PYTHONS))/.installed ## tests/core run every line and every branch of sparkrobust/core
+	@mkdir -p build
+	@$(COVERED) run --branch --source=sparkrobust/core --data-file=build/coverage -m pytest -q tests/core $(ARGS)
+	@$(COVERED) report --data-file=build/coverage --show-missing --fail-under=100
+
 .PHONY: bench
 bench: ## side by side with plain parquet, Hudi, Delta and Iceberg; figures, JSON and a plot into build/bench
 	@$(PYTHON35) benchmarks/install.py

@@ -14,6 +14,8 @@ from sparkrobust.core.names import (
     marker_folder,
     parse_begin_marker,
 )
+from sparkrobust.core.written import uploads
+from sparkrobust.errors import CorruptTableError
 from sparkrobust.storage.contract import NotFoundError, Staging, Storage
 
 _SERVER_MARKERS = "MARKERS"
@@ -28,7 +30,7 @@ def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerT
         # Written by Hudi's timeline server: all marks stand as lines in a few files.
         lists = (name for name in files if name.startswith(_SERVER_MARKERS) and name != _SERVER_MARKERS_TYPE)
         names: Iterator[str] = (
-            line for name in lists for line in storage.read(f"{folder}/{name}").decode().splitlines()
+            line for name in lists for line in _text(storage, f"{folder}/{name}").splitlines()
         )
     else:
         names = iter(files)
@@ -36,6 +38,13 @@ def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerT
         mark = parse_begin_marker(name)
         if mark is not None:
             yield mark
+
+
+def _text(storage: Storage, path: str) -> str:
+    try:
+        return storage.read(path).decode()
+    except UnicodeDecodeError as error:
+        raise CorruptTableError(f"{path}: expected text, found other bytes ({error})", path=path) from error
 
 
 def control_folders(storage: Storage) -> list[ControlFolder]:
@@ -70,9 +79,15 @@ def discard_uploads(storage: Storage, instant: str, published: Collection[str] =
         mark = parse_begin_marker(info.path.removeprefix(f"{folder}/"))
         if mark is not None and mark[0] not in published:
             with contextlib.suppress(NotFoundError):
-                token = storage.read(info.path)
+                token = _text(storage, info.path)
+                if token and not uploads(token, mark[0]):
+                    raise CorruptTableError(
+                        f"{info.path}: expected the upload of {mark[0]}, found {token[:200]!r}",
+                        path=info.path,
+                        instant=instant,
+                    )
                 if token:
-                    storage.discard(token.decode())
+                    storage.discard(token)
 
 
 def remove_markers(storage: Storage, instant: str, published: Collection[str] = ()) -> None:

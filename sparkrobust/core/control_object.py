@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from sparkrobust.core import strict_json
-from sparkrobust.errors import CorruptTableError, UnsupportedTableError
+from sparkrobust.errors import CorruptTableError, InvalidInputError, UnsupportedTableError
 
 VERSION = 1
 MAX_BYTES = 256 << 20
@@ -33,8 +33,11 @@ class Kind(Enum):
 
 
 def render(kind: Kind, nonce: str, body: object) -> bytes:
-    """The object's bytes."""
-    text = strict_json.dumps(body).encode("utf-8", "surrogatepass")
+    """The object's bytes; ``InvalidInputError`` for a text that nobody could read again."""
+    try:
+        text = strict_json.dumps(body).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"half of a surrogate pair in the options of a write: {error}") from error
     line = f"sparkrobust {kind.value} {VERSION} {nonce} {hashlib.sha256(text).hexdigest()}\n"
     return line.encode() + text
 
@@ -50,10 +53,10 @@ def parse(data: bytes, kind: Kind, *, nonce: str, path: str) -> dict[str, Any]:
         A newer version of sparkrobust wrote it.
     """
     if len(data) > MAX_BYTES:
-        _refuse(path, f"at most {MAX_BYTES} bytes", f"{len(data)}")
+        refuse(path, f"at most {MAX_BYTES} bytes", f"{len(data)}")
     line = _LINE.match(data[:_LONGEST_LINE])
     if line is None:
-        _refuse(path, "the first line of a control object", repr(data[:80]))
+        refuse(path, "the first line of a control object", repr(data[:80]))
     found, version, whose, digest = (part.decode() for part in line.groups())
     if int(version) > VERSION:
         raise UnsupportedTableError(
@@ -62,22 +65,23 @@ def parse(data: bytes, kind: Kind, *, nonce: str, path: str) -> dict[str, Any]:
             hint="finish or roll back that write with the newer version",
         )
     if int(version) < 1:
-        _refuse(path, "a version from 1 on", version)
+        refuse(path, "a version from 1 on", version)
     if found != kind.value:
-        _refuse(path, f"a {kind.value}", f"a {found}")
+        refuse(path, f"a {kind.value}", f"a {found}")
     if whose != nonce:
-        _refuse(path, f"an object of the write {nonce}", f"one of {whose}")
+        refuse(path, f"an object of the write {nonce}", f"one of {whose}")
     body = data[line.end() :]
     if hashlib.sha256(body).hexdigest() != digest:
-        _refuse(path, f"content with the SHA-256 {digest}", "other or torn content")
+        refuse(path, f"content with the SHA-256 {digest}", "other or torn content")
     try:
         plain = strict_json.loads(body)
     except ValueError as error:
-        _refuse(path, "JSON", str(error)[:100])
+        refuse(path, "JSON", str(error)[:100])
     if not isinstance(plain, dict):
-        _refuse(path, "a JSON object", type(plain).__name__)
+        refuse(path, "a JSON object", type(plain).__name__)
     return plain
 
 
-def _refuse(path: str, expected: str, found: str) -> NoReturn:
+def refuse(path: str, expected: str, found: str) -> NoReturn:
+    """``CorruptTableError`` for what is not what it must be."""
     raise CorruptTableError(f"{path}: expected {expected}, found {found}", path=path)

@@ -114,10 +114,17 @@ def parse(data: bytes, control: ControlFolder) -> Decision:
     if commit.commit_file.final_path != instant_file(commit.instant(control)):
         found.refuse(instant_file(commit.instant(control)), commit.commit_file.final_path)
     for file in commit.files:
-        partition, _, name = file.final_path.rpartition("/")
-        base = BaseFileName.parse(name)
-        if base is None or base.instant != control.instant or problem_with(partition):
+        base = None
+        if problem_with(file.final_path) is None:
+            base = BaseFileName.parse(file.final_path.rpartition("/")[2])
+        if base is None or base.instant != control.instant:
             found.refuse(f"a base file of {control.instant}", file.final_path)
-    if any(not isinstance(one, str) or one not in commit.partitions for one in commit.new_partitions):
+    if len({file.final_path for file in commit.files}) != len(commit.files):
+        found.refuse("each file once", "one of them twice")
+    for file in (commit.commit_file, *commit.files):
+        if not file.belongs_to(control):
+            found.refuse(f"a staged file of {control.path}", file.token)
+    partitions = commit.partitions
+    if any(not isinstance(one, str) or one not in partitions for one in commit.new_partitions):
         found.refuse("partitions of its files", commit.new_partitions)
     return commit

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, NoReturn, TypeVar
 
+from sparkrobust.core.strict_json import shown
 from sparkrobust.errors import CorruptTableError
 
 T = TypeVar("T")
 
 _MAX_LONG = (1 << 63) - 1
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be written anywhere: JSON can name half a character."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 class Fields:
@@ -27,9 +33,7 @@ class Fields:
 
     def refuse(self, expected: str, found: object) -> NoReturn:
         """Raise what every method raises."""
-        raise CorruptTableError(
-            f"{self._path}: expected {expected}, found {str(found)[:200]!r}", path=self._path
-        )
+        raise CorruptTableError(f"{self._path}: expected {expected}, found {shown(found)}", path=self._path)
 
     def plain(self, name: str) -> Any:
         """The field as it stands there, for a reader of its own."""
@@ -37,9 +41,9 @@ class Fields:
 
     def text(self, name: str) -> str:
         value = self._plain[name]
-        if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+        if not is_text(value):
             self.refuse(f"text as {name}", value)
-        return value
+        return str(value)
 
     def count(self, name: str) -> int:
         value = self._plain[name]
@@ -66,6 +70,6 @@ class Fields:
     def texts(self, name: str) -> dict[str, str]:
         """An object of texts."""
         value = self._plain[name]
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        if not isinstance(value, dict) or not all(map(is_text, (*value, *value.values()))):
             self.refuse(f"an object of texts as {name}", value)
         return value

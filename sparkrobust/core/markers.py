@@ -175,14 +175,18 @@ class CompletionMarker:
     def parse(cls, data: bytes, control: ControlFolder, slot: int) -> CompletionMarker:
         path = control.completion(slot)
         plain = control_object.parse(data, Kind.COMPLETION, nonce=control.nonce, path=path)
-        return cls.from_plain(plain, control, slot)
+        marker = cls.from_plain(plain, control, slot)
+        for file in marker.files:
+            if not file.staged.belongs_to(control):
+                control_object.refuse(path, f"a staged file of {control.path}", repr(file.staged.token[:200]))
+        return marker
 
 
 def _misplaced(file: WrittenFile, instant: InstantTime, attempt: str) -> str | None:
     """What the place of a file should have been."""
     stat, partition = file.stat, file.stat.partition_path or ""
-    if problem_with(partition) is not None:
-        return "a partition of the table"
+    if problem_with(file.staged.final_path) is not None:
+        return "a file in a partition of the table"
     name = BaseFileName(file_id=stat.file_id, write_token=attempt, instant=instant)
     if BaseFileName.parse(str(name)) != name:
         return "the name of a base file"

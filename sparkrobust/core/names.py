@@ -43,6 +43,12 @@ VERSION = "sparkrobust.version"
 NAMES_REMEMBERED = 1 << 15
 """The names of a table's files are parsed again at each look at it, and few of them are new."""
 
+
+def is_inside(path: str) -> bool:
+    """Whether a path, taken from a folder, stays below it; ``""`` is the folder itself."""
+    return not path or not ("\0" in path or any(part in ("", ".", "..") for part in path.split("/")))
+
+
 # -- the timeline -----------------------------------------------------------------------------
 
 _INSTANT_FILE = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.(requested|inflight))?", re.ASCII)
@@ -149,6 +155,7 @@ def parse_begin_marker(text: str) -> tuple[str, MarkerType] | None:
 
 # -- our own ------------------------------------------------------------------------------------
 
+_STAGED_COMMIT = "commit-"
 _CONTROL_FOLDER = re.compile(r"(\d+)-([0-9a-f]+)", re.ASCII)
 
 
@@ -208,7 +215,20 @@ class ControlFolder:
 
     def staged_commit(self, token: str) -> str:
         """The name of a commit file that waits in the folder to be published."""
-        return f"commit-{token}"
+        return f"{_STAGED_COMMIT}{token}"
+
+    def may_be_staged(self, path: str, final_path: str) -> bool:
+        """Whether a file that is to get this final path may wait here until it does.
+
+        A file of the timeline waits in the folder, a data file in one of its two inner ones, under a
+        name that begins as its final one.
+        """
+        folder, _, name = path.rpartition("/")
+        where, _, final_name = final_path.rpartition("/")
+        of_timeline = where == TIMELINE
+        folders = {self.path} if of_timeline else {self.staging, self.sealed}
+        begins = _STAGED_COMMIT if of_timeline else final_name
+        return is_inside(path) and folder in folders and name.startswith(begins)
 
     @property
     def rows_folder(self) -> str:

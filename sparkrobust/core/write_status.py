@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from sparkrobust.core import strict_json
+from sparkrobust.core.fields import is_text
 from sparkrobust.errors import CorruptTableError
 
 NEW_FILE_GROUP = "null"
@@ -163,16 +164,18 @@ def _called(path: str | None) -> str:
 
 
 def _wrong(path: str | None, expected: str, found: object) -> NoReturn:
-    raise CorruptTableError(f"{_called(path)}: expected {expected}, found {str(found)[:200]!r}", path=path)
+    raise CorruptTableError(
+        f"{_called(path)}: expected {expected}, found {strict_json.shown(found)}", path=path
+    )
 
 
 # -- readers of one field each ---------------------------------------------------------------------------
 
 
 def _text(value: object, name: str, path: str | None) -> str:
-    if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+    if not is_text(value):
         _wrong(path, f"text as {name}", value)
-    return value
+    return str(value)
 
 
 def _count(value: object, name: str, path: str | None) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sparkrobust.core import strict_json
 from sparkrobust.core.fields import Fields
+from sparkrobust.core.names import ControlFolder
 from sparkrobust.core.write_status import WriteStat
 
 
@@ -24,6 +26,13 @@ class StagedFile:
             return self
         return replace(self, token=to + self.token[len(folder) :])
 
+    def belongs_to(self, control: ControlFolder) -> bool:
+        """Whether the token leads to staged bytes of this write, and for this file.
+
+        Who publishes or discards it would take away whatever it names.
+        """
+        return control.may_be_staged(self.token, self.final_path) or uploads(self.token, self.final_path)
+
     def to_plain(self) -> dict[str, Any]:
         return {"final": self.final_path, "token": self.token, "size": self.size}
 
@@ -31,6 +40,17 @@ class StagedFile:
     def from_plain(cls, plain: object, *, path: str) -> StagedFile:
         found = Fields(plain, {"final", "token", "size"}, path=path)
         return cls(final_path=found.text("final"), token=found.text("token"), size=found.count("size"))
+
+
+def uploads(token: str, final_path: str) -> bool:
+    """Whether a token is the one of an upload that becomes this file; the store reads all of it."""
+    if not token.startswith("{"):
+        return False
+    try:
+        plain = strict_json.loads(token)
+    except ValueError:
+        return False
+    return bool(plain.get("path") == final_path)
 
 
 @dataclass(frozen=True, kw_only=True)

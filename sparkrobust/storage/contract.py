@@ -34,8 +34,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from sparkrobust.core.names import is_inside
 from sparkrobust.core.written import StagedFile as StagedFile
-from sparkrobust.errors import InternalError, RobustWriteError
+from sparkrobust.errors import CorruptTableError, InternalError, RobustWriteError
 
 
 class NotFoundError(RobustWriteError):
@@ -230,11 +231,16 @@ class Storage(ABC):
 
 def checked(path: str) -> str:
     """The path, if it is one that stays inside of the root; every store calls this first."""
-    if not path:
-        return path
-    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+    if not is_inside(path):
         raise InternalError(f"not a path inside of a table: {path!r}")
     return path
+
+
+def staged_path(token: str) -> str:
+    """A token, which may come from a file that anybody wrote, where tokens are paths."""
+    if not token or not is_inside(token):
+        raise CorruptTableError(f"not the token of a staged file: {token[:200]!r}")
+    return token
 
 
 def enclosing(folder: str, under: str) -> str:

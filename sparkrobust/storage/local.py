@@ -51,6 +51,7 @@ from sparkrobust.storage.contract import (
     Storage,
     checked,
     enclosing,
+    staged_path,
 )
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
@@ -319,7 +320,7 @@ class LocalStorage(Storage):
 
     def _move_into_place(self, staged: StagedFile) -> str:
         """Rename one staged file to its final name, and tell the folder that this changed."""
-        source, target = self._full(staged.token), self._full(staged.final_path)
+        source, target = self._full(staged_path(staged.token)), self._full(staged.final_path)
         with translated("publish", target):
             # The second round is for a final folder that is missing; a file in its place is found then.
             for _ in range(2):
@@ -343,7 +344,7 @@ class LocalStorage(Storage):
         raise NotFoundError(f"neither {source} nor {target} is there to be published", path=target)
 
     def discard(self, token: str) -> None:
-        full = self._full(token)
+        full = self._full(staged_path(token))
         with translated("discard", full), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(full)
 

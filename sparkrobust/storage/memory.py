@@ -25,6 +25,7 @@ from sparkrobust.storage.contract import (
     Storage,
     checked,
     enclosing,
+    staged_path,
 )
 from sparkrobust.world import Clock
 
@@ -192,7 +193,7 @@ class MemoryStorage(Storage):
 
     def publish(self, staged: StagedFile) -> None:
         with self._space.lock:
-            source = self._space.objects.get(checked(staged.token))
+            source = self._space.objects.get(staged_path(staged.token))
             target = self._space.objects.get(checked(staged.final_path))
             if source is None:
                 self._require_published(staged, target)
@@ -214,7 +215,7 @@ class MemoryStorage(Storage):
             raise AlreadyExistsError(f"there is already {staged.final_path}", path=staged.final_path)
 
     def discard(self, token: str) -> None:
-        self.delete(token)
+        self.delete(staged_path(token))
 
     # -- helpers -------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from sparkrobust.core import strict_json
+from sparkrobust.core.fields import is_text
 from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
 from sparkrobust.storage.contract import ChangedError, StagedFile, StagedWriter, checked
 from sparkrobust.storage.s3_requests import Refused, Requests
@@ -147,14 +149,14 @@ class Upload:
         try:
             if len(token) > _TOKEN_LIMIT:
                 raise ValueError("it is too long")
-            value = json.loads(token)
+            value = strict_json.loads(token)
             if value["format"] != _TOKEN_FORMAT:
-                raise ValueError(f"its format is {value['format']!r}")
+                raise ValueError(f"its format is {strict_json.shown(value['format'])}")
             texts = [value["path"], value["upload"], value["mark"], *(tag for _, tag in value["parts"])]
             numbers = [number for number, _ in value["parts"]]
-            if not all(isinstance(text, str) and text for text in texts):
+            if not all(text and is_text(text) for text in texts):
                 raise ValueError("a text is missing")
-            if numbers != list(range(1, len(numbers) + 1)):
+            if numbers != list(range(1, len(numbers) + 1)) or any(type(one) is not int for one in numbers):
                 raise ValueError("the parts are not numbered from 1 on")
             return cls(
                 path=checked(value["path"]),
@@ -162,8 +164,8 @@ class Upload:
                 mark=value["mark"],
                 parts=tuple((number, tag) for number, tag in value["parts"]),
             )
-        except (ValueError, KeyError, TypeError, RecursionError, RobustWriteError) as error:
-            raise CorruptTableError(f"not the token of a staged file: {error}") from error
+        except (ValueError, KeyError, TypeError, RobustWriteError) as error:
+            raise CorruptTableError(f"not the token of a staged file: {str(error)[:200]}") from error
 
 
 class S3StagedWriter(StagedWriter):

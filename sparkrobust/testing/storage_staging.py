@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from sparkrobust.errors import CorruptTableError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
@@ -129,6 +130,14 @@ class StagingCases(StorageCases):
         storage.publish(file)
         second.discard(file.token)
         assert storage.read("a/final") == b"data"
+
+    @pytest.mark.parametrize("token", ["", "..", "../x", "/etc/x", "a/../../x", "a//x", "a/./x", "x\0"])
+    def test_a_token_that_leads_out_of_the_root_is_refused(self, storage: Storage, token: str) -> None:
+        with pytest.raises(CorruptTableError):
+            storage.discard(token)
+        with pytest.raises(CorruptTableError):
+            storage.publish(StagedFile(final_path="a/final", token=token, size=1))
+        assert storage.stat("a/final") is None
 
     def test_a_file_that_is_not_finished_is_thrown_away(self, storage: Storage) -> None:
         with pytest.raises(ZeroDivisionError), storage.stage("staging", "one", "a/final") as writer:

@@ -15,66 +15,36 @@ from hypothesis import strategies as st
 
 from sparkrobust.core import control_object, decision, strict_json
 from sparkrobust.core.control_object import Kind
-from sparkrobust.core.decision import Abort, Commit, Decision, NewProperties
-from sparkrobust.core.instant import Action, InstantTime
+from sparkrobust.core.decision import Decision
+from sparkrobust.core.instant import Action, State
 from sparkrobust.core.markers import (
+    NO_ROWS,
     CompletionMarker,
     Fingerprint,
     Gate,
     Step,
     Terms,
     decide_attempt,
+    refuse_lost_rows,
     refuse_other_rows,
 )
-from sparkrobust.core.names import ControlFolder
-from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.core.written import StagedFile, WrittenFile
+from sparkrobust.core.write_status import OperationType
+from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CorruptTableError, IndeterminateInputError, UnsupportedTableError
-
-NOW, LATER = InstantTime("20240101000000000"), InstantTime("20240101000001000")
-FOLDER = ControlFolder(instant=NOW, nonce="ab")
-ATTEMPT = "0-0-1"
-
-
-def written(number: int = 0, partition: str = "p") -> WrittenFile:
-    name = f"u-{number}_{ATTEMPT}_{NOW}.parquet"
-    path = f"{partition}/{name}" if partition else name
-    stat = WriteStat(
-        file_id=f"u-{number}", path=path, partition_path=partition, file_size_in_bytes=7, num_writes=1
-    )
-    return WrittenFile(
-        stat=stat, staged=StagedFile(final_path=path, token=f"{FOLDER.staging}/{name}", size=7)
-    )
-
-
-def marker(*files: WrittenFile) -> CompletionMarker:
-    return CompletionMarker(slot=3, attempt=ATTEMPT, input=Fingerprint(rows=5, keys=17), files=files)
-
-
-TERMS = Terms(
-    action=Action.REPLACE_COMMIT,
-    operation=OperationType.INSERT_OVERWRITE_TABLE,
-    schema="{}",
-    extra={"a": "b"},
-    replaces_table=True,
-    new_properties={"c": "d"},
-)
-COMMIT = Commit(
-    action=Action.COMMIT,
-    completion=LATER,
-    commit_file=StagedFile(
-        final_path=f".hoodie/timeline/{NOW}_{LATER}.commit", token=f"{FOLDER.path}/commit-1", size=9
-    ),
-    files=(written(0).staged, written(1).staged),
-    new_partitions=("p",),
-    properties=NewProperties(before={"a": "1"}, after={"a": "2"}),
-)
-DECISIONS: list[Decision] = [
+from tests.core.control_objects import (
+    ATTEMPT,
     COMMIT,
-    replace(COMMIT, files=(), new_partitions=(), properties=None),
-    Abort(reason="x"),
-]
-
+    DECISIONS,
+    FOLDER,
+    LATER,
+    OBJECTS,
+    TERMS,
+    gate,
+    marker,
+    parse,
+    resealed,
+    written,
+)
 
 # -- what an attempt does ----------------------------------------------------------------------------
 
@@ -133,21 +103,6 @@ def test_a_decision_comes_back_as_it_was(wanted: Decision) -> None:
 
 # -- what is none ------------------------------------------------------------------------------------
 
-OBJECTS = {
-    Kind.COMPLETION: marker(written()).render("ab"),
-    Kind.GATE: Gate(terms=TERMS, slots=1).render(Kind.GATE, "ab"),
-    Kind.FINALIZE: Gate(terms=TERMS, slots=1).render(Kind.FINALIZE, "ab"),
-    Kind.DECISION: decision.render(COMMIT, "ab"),
-}
-
-
-def parse(kind: Kind, data: bytes, folder: ControlFolder = FOLDER) -> object:
-    if kind is Kind.COMPLETION:
-        return CompletionMarker.parse(data, folder, 3)
-    if kind is Kind.DECISION:
-        return decision.parse(data, folder)
-    return Gate.parse(data, kind, nonce=folder.nonce, path="x")
-
 
 @pytest.mark.parametrize("kind", Kind)
 def test_an_object_that_is_torn_anywhere_or_has_one_bit_changed_is_corrupt(kind: Kind) -> None:
@@ -189,16 +144,6 @@ def test_an_object_beyond_any_sense_is_refused_before_it_is_read(monkeypatch: py
         parse(Kind.COMPLETION, OBJECTS[Kind.COMPLETION])
 
 
-def _resealed(kind: Kind, change: Any) -> bytes:
-    """An object with another body, whole and with the right sum: as a careful enemy makes it."""
-    body = json.loads(OBJECTS[kind].partition(b"\n")[2])
-    change(body)
-    text = json.dumps(body).encode()
-    return (
-        b"sparkrobust %s 1 ab %s\n" % (kind.value.encode(), hashlib.sha256(text).hexdigest().encode()) + text
-    )
-
-
 OUTSIDE = ["../x", "/etc/x", ".hoodie/x", "p/../../x", "p/./x", "q\0", ""]
 
 
@@ -218,7 +163,7 @@ def test_a_marker_never_names_a_file_outside_of_its_partition(place: str) -> Non
         if change is everywhere and not place:
             continue
         with pytest.raises(CorruptTableError):
-            parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+            parse(Kind.COMPLETION, resealed(Kind.COMPLETION, change))
 
 
 @pytest.mark.parametrize("place", OUTSIDE)
@@ -229,7 +174,7 @@ def test_a_decision_never_names_a_file_outside_of_the_data(place: str) -> None:
         body["files"][0]["final"] = f"{place}/{name}" if place else f"{place}/"
 
     with pytest.raises(CorruptTableError):
-        parse(Kind.DECISION, _resealed(Kind.DECISION, moved))
+        parse(Kind.DECISION, resealed(Kind.DECISION, moved))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +195,7 @@ def test_a_decision_never_names_a_file_outside_of_the_data(place: str) -> None:
 )
 def test_an_odd_decision_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.DECISION, _resealed(Kind.DECISION, change))
+        parse(Kind.DECISION, resealed(Kind.DECISION, change))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +220,7 @@ def test_an_odd_decision_is_corrupt(change: Any) -> None:
 )
 def test_an_odd_marker_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.COMPLETION, _resealed(Kind.COMPLETION, change))
+        parse(Kind.COMPLETION, resealed(Kind.COMPLETION, change))
 
 
 @pytest.mark.parametrize(
@@ -292,7 +237,88 @@ def test_an_odd_marker_is_corrupt(change: Any) -> None:
 )
 def test_an_odd_gate_is_corrupt(change: Any) -> None:
     with pytest.raises(CorruptTableError):
-        parse(Kind.GATE, _resealed(Kind.GATE, change))
+        parse(Kind.GATE, resealed(Kind.GATE, change))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_may_be_as_large_as_the_largest_and_no_larger(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = OBJECTS[kind]
+    assert control_object.MAX_BYTES == 256 << 20
+    monkeypatch.setattr(control_object, "MAX_BYTES", len(whole))
+    parse(kind, whole)
+    with pytest.raises(
+        CorruptTableError, match=f"expected at most {len(whole)} bytes, found {len(whole) + 1}$"
+    ):
+        parse(kind, whole + b" ")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_object_begins_with_a_line_that_says_what_it_is_and_goes_on_with_sorted_compact_json(
+    kind: Kind,
+) -> None:
+    line, _, body = OBJECTS[kind].partition(b"\n")
+    assert line == f"sparkrobust {kind.value} 1 ab {hashlib.sha256(body).hexdigest()}".encode()
+    assert body == json.dumps(json.loads(body), sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_the_longest_first_line_is_read() -> None:
+    nonce = "ab" * 32
+    folder = replace(FOLDER, nonce=nonce)
+    assert Gate.parse(gate().render(Kind.GATE, nonce), Kind.GATE, nonce=nonce, path="x") == gate()
+    whole = replace(marker(), slot=3).render(nonce)
+    assert CompletionMarker.parse(whole, folder, 3) == marker()
+    with pytest.raises(CorruptTableError, match="first line"):
+        Gate.parse(gate().render(Kind.GATE, nonce + "a"), Kind.GATE, nonce=nonce + "a", path="x")
+
+
+def test_the_smallest_and_the_largest_numbers_are_read() -> None:
+    for keys in (0, (1 << 64) - 1, None):
+        for token in ("x", "x" * 64):
+            one = CompletionMarker(slot=3, attempt=token, input=Fingerprint(rows=0, keys=keys), files=())
+            assert CompletionMarker.parse(one.render("ab"), FOLDER, 3) == one
+    most = Gate(terms=TERMS, slots=(1 << 63) - 1, counted=True)
+    assert Gate.parse(most.render(Kind.GATE, "ab"), Kind.GATE, nonce="ab", path="x") == most
+
+
+def test_every_term_comes_back_whatever_it_is() -> None:
+    for flags in product([False, True], repeat=3):
+        replaces, may_drop, counted = flags
+        terms = replace(TERMS, replaces_table=replaces, may_drop_metadata_table=may_drop)
+        one = Gate(terms=terms, slots=1, counted=counted)
+        assert Gate.parse(one.render(Kind.GATE, "ab"), Kind.GATE, nonce="ab", path="x") == one
+    plain = Terms(action=Action.COMMIT, operation=OperationType.UPSERT, schema="s").to_plain()
+    assert plain == {
+        "action": "commit",
+        "operation": "UPSERT",
+        "schema": "s",
+        "extra": {},
+        "replaces_table": False,
+        "new_properties": None,
+        "may_drop_metadata_table": False,
+    }
+
+
+def test_a_decision_tells_its_instant_and_its_partitions() -> None:
+    done = COMMIT.instant(FOLDER)
+    assert (done.time, done.action, done.state, done.completion) == (
+        FOLDER.instant,
+        Action.COMMIT,
+        State.COMPLETED,
+        LATER,
+    )
+    assert COMMIT.partitions == {"p"}
+    rooted = replace(COMMIT, files=(written(0, "").staged, written(1, "q/r").staged))
+    assert rooted.partitions == {"", "q/r"}
+    replaced = replace(
+        COMMIT,
+        action=Action.REPLACE_COMMIT,
+        commit_file=replace(
+            COMMIT.commit_file, final_path=COMMIT.commit_file.final_path.replace(".commit", ".replacecommit")
+        ),
+    )
+    assert decision.parse(decision.render(replaced, "ab"), FOLDER) == replaced
 
 
 values = st.recursive(
@@ -318,7 +344,7 @@ def test_whatever_stands_in_a_whole_object_it_is_sound_or_corrupt(kind: Kind, da
             return
 
     with contextlib.suppress(CorruptTableError):
-        parse(kind, _resealed(kind, change))
+        parse(kind, resealed(kind, change))
 
 
 @given(st.sampled_from(list(Kind)), st.binary(max_size=300))
@@ -332,3 +358,54 @@ def test_any_bytes_are_no_control_object(kind: Kind, data: bytes) -> None:
 def test_json_that_we_would_not_write_is_none(text: str) -> None:
     with pytest.raises(ValueError):
         strict_json.loads(text)
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def test_the_sum_of_fingerprints_counts_rows_and_adds_known_sums_within_64_bits() -> None:
+    large = (1 << 64) - 1
+    assert Fingerprint(rows=2, keys=5).plus(Fingerprint(rows=3, keys=7)) == Fingerprint(rows=5, keys=12)
+    assert Fingerprint(rows=1, keys=large).plus(Fingerprint(rows=1, keys=2)) == Fingerprint(rows=2, keys=1)
+    for one, other in [(None, 1), (1, None), (None, None)]:
+        found = Fingerprint(rows=1, keys=one).plus(Fingerprint(rows=1, keys=other))
+        assert found == Fingerprint(rows=2)
+    assert NO_ROWS.plus(NO_ROWS) == NO_ROWS == Fingerprint(rows=0, keys=0)
+
+
+def test_a_fingerprint_says_how_many_rows_and_a_known_sum() -> None:
+    assert str(Fingerprint(rows=3)) == "3 rows"
+    assert str(Fingerprint(rows=3, keys=255)) == "3 rows with the sum ff"
+
+
+def slots(*rows: tuple[int, int, int]) -> list[CompletionMarker]:
+    return [replace(marker(), slot=slot, input=Fingerprint(rows=n, keys=keys)) for slot, n, keys in rows]
+
+
+def test_rows_that_changed_their_slot_are_not_lost_and_rows_that_are_gone_are() -> None:
+    found = slots((0, 2, 10), (1, 3, 20), (2, 4, 30))
+    expected = [
+        (frozenset({0, 1}), Fingerprint(rows=5, keys=30)),
+        (frozenset({2}), Fingerprint(rows=4, keys=30)),
+    ]
+    refuse_lost_rows(found, expected)
+    refuse_lost_rows(found, [])
+    refuse_lost_rows(found, [(frozenset(), NO_ROWS)])
+    for lost in (Fingerprint(rows=6, keys=30), Fingerprint(rows=5, keys=31)):
+        with pytest.raises(IndeterminateInputError, match="a set of 2 slots was given") as refused:
+            refuse_lost_rows(found, [expected[1], (frozenset({0, 1}), lost)])
+        assert f"given {lost} at first, and 5 rows with the sum 1e when" in str(refused.value)
+        assert refused.value.path is None
+
+
+def test_rows_that_changed_are_told_with_the_place_and_the_way_out() -> None:
+    with pytest.raises(IndeterminateInputError) as refused:
+        refuse_other_rows(marker(), Fingerprint(rows=6, keys=17), path="cm/3")
+    assert str(refused.value).startswith(
+        "slot 3 was given 5 rows with the sum 11 at first, and 6 rows with the sum 11 "
+        "when the input was read again"
+    )
+    assert refused.value.path == "cm/3"
+    assert (
+        refused.value.hint == "write rows that a second reading gives again: cache them, or store them first"
+    )

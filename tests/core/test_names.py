@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkrobust.core import names
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import (
     TIMELINE,
@@ -16,6 +17,7 @@ from sparkrobust.core.names import (
     MarkerType,
     begin_marker,
     instant_file,
+    is_inside,
     marker_folder,
     parse_begin_marker,
     parse_instant_file,
@@ -98,6 +100,11 @@ def test_a_begin_marker_reads_back_as_its_file(partition: str, kind: MarkerType)
     assert parse_begin_marker(path.removeprefix(f"{marker_folder('20240101000000000')}/")) == (data, kind)
 
 
+def test_a_begin_marker_of_a_file_in_an_odd_partition_is_that_files() -> None:
+    odd = "x.marker.CREATE/f.marker.y"
+    assert parse_begin_marker(f"{odd}.marker.MERGE") == (odd, MarkerType.MERGE)
+
+
 @pytest.mark.parametrize("text", ["x.parquet", ".marker.CREATE", "x.marker.COMPLETE", "MARKERS.type"])
 def test_a_name_without_a_known_marker_word_is_no_begin_marker(text: str) -> None:
     assert parse_begin_marker(text) is None
@@ -114,3 +121,95 @@ def test_a_control_folder_reads_back_and_nothing_else_is_one() -> None:
 def test_only_plain_digits_are_an_instant_time(text: str) -> None:
     with pytest.raises(ValueError):
         InstantTime(text)
+
+
+def test_every_object_of_a_write_has_its_place_in_the_control_folder() -> None:
+    control = ControlFolder(instant=InstantTime("20240101000000000"), nonce="00ff")
+    folder = ".hoodie/.robust/20240101000000000-00ff"
+    assert control.path == folder
+    assert (control.gate, control.finalize) == (f"{folder}/gate", f"{folder}/finalize")
+    assert (control.staging, control.sealed) == (f"{folder}/staging", f"{folder}/sealed")
+    assert (control.completions, control.completion(7)) == (f"{folder}/cm", f"{folder}/cm/7")
+    assert (control.compared, control.decision) == (f"{folder}/compared", f"{folder}/decision")
+    assert (control.rows_folder, control.rows(3)) == (f"{folder}/rows", f"{folder}/rows/3")
+    assert control.staged_commit("1f") == "commit-1f"
+    assert ControlFolder.parse("20240101000000000-00ff") == control
+
+
+@pytest.mark.parametrize(
+    "name", ["x-00ff", "20240101000000000-", "-00ff", "20240101000000000-00fg", "1-0-0", "1_0", "٢-0", "1-0 "]
+)
+def test_other_names_are_no_control_folders(name: str) -> None:
+    assert ControlFolder.parse(f".hoodie/.robust/{name}") is None
+
+
+@pytest.mark.parametrize("path", ["", "a", "a/b", ".a", "...", "a/..b", "a b/c\n"])
+def test_a_path_of_ordinary_parts_is_inside(path: str) -> None:
+    assert is_inside(path)
+
+
+@pytest.mark.parametrize("path", ["/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/../b", "a\0", "\0"])
+def test_a_path_that_leads_elsewhere_is_not_inside(path: str) -> None:
+    assert not is_inside(path)
+
+
+def test_what_waits_where_follows_from_what_it_becomes() -> None:
+    control = ControlFolder(instant=InstantTime("1"), nonce="ab")
+    data, commit = "p/f-0_t_1.parquet", f"{TIMELINE}/1_2.commit"
+    assert control.may_be_staged(f"{control.staging}/f-0_t_1.parquet", data)
+    assert control.may_be_staged(f"{control.sealed}/f-0_t_1.parquet.ab", data)
+    assert control.may_be_staged(f"{control.path}/commit-7", commit)
+    assert not control.may_be_staged(f"{control.path}/f-0_t_1.parquet", data)
+    assert not control.may_be_staged(f"{control.staging}/xf-0_t_1.parquet", data)
+    assert not control.may_be_staged(f"{control.staging}/f-0_t_1.parquet\0", data)
+    assert not control.may_be_staged(f"{control.staging}/commit-7", commit)
+    assert not control.may_be_staged(f"{control.path}/gate", commit)
+    assert not control.may_be_staged(f"{control.completions}/f-0_t_1.parquet", data)
+
+
+def test_the_names_that_hudi_and_we_agree_on() -> None:
+    """What other software looks for; a change here is a table that nobody else understands."""
+    assert names.PROPERTIES == ".hoodie/hoodie.properties"
+    assert names.PROPERTIES_BACKUP == ".hoodie/hoodie.properties.backup"
+    assert (names.TIMELINE, names.HISTORY) == (".hoodie/timeline", ".hoodie/timeline/history")
+    assert (names.TEMP, names.ROBUST) == (".hoodie/.temp", ".hoodie/.robust")
+    assert names.METADATA_TABLE == ".hoodie/metadata"
+    assert names.INDEX_DEFINITIONS == ".hoodie/.index_defs"
+    assert names.PARTITION_METADATA == ".hoodie_partition_metadata"
+    assert names.DEFAULT_PARTITION == "__HIVE_DEFAULT_PARTITION__"
+    assert names.META_COLUMNS == (
+        names.COMMIT_TIME,
+        names.COMMIT_SEQNO,
+        names.RECORD_KEY,
+        names.PARTITION_PATH,
+        names.FILE_NAME,
+    )
+    assert names.META_COLUMNS[0] == "_hoodie_commit_time" and names.META_COLUMNS[4] == "_hoodie_file_name"
+    assert names.IS_DELETED == "_hoodie_is_deleted"
+    assert (names.NONCE, names.WRITE_ID) == ("sparkrobust.nonce", "sparkrobust.write.id")
+    assert names.VERSION == "sparkrobust.version"
+    assert begin_marker("7", "p/f.parquet", MarkerType.MERGE) == ".hoodie/.temp/7/p/f.parquet.marker.MERGE"
+    name = BaseFileName(file_id="f-0", write_token="1-2-3", instant=InstantTime("7"))
+    assert str(name) == "f-0_1-2-3_7.parquet"
+    assert (names.joined("", "a"), names.joined("p/q", "a")) == ("a", "p/q/a")
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "name"),
+    [
+        (Action.COMMIT, State.REQUESTED, "7.commit.requested"),
+        (Action.COMMIT, State.INFLIGHT, "7.inflight"),
+        (Action.COMMIT, State.COMPLETED, "7_9.commit"),
+        (Action.REPLACE_COMMIT, State.INFLIGHT, "7.replacecommit.inflight"),
+        (Action.CLUSTERING, State.COMPLETED, "7_9.replacecommit"),
+        (Action.COMPACTION, State.COMPLETED, "7_9.commit"),
+        (Action.LOG_COMPACTION, State.COMPLETED, "7_9.deltacommit"),
+        (Action.ROLLBACK, State.REQUESTED, "7.rollback.requested"),
+    ],
+)
+def test_an_instants_file_is_named_as_hudi_names_it(action: Action, state: State, name: str) -> None:
+    completion = InstantTime("9") if state is State.COMPLETED else None
+    instant = Instant(time=InstantTime("7"), action=action, state=state, completion=completion)
+    assert instant_file(instant) == f".hoodie/timeline/{name}"
+    assert str(instant) == f"7 ({action.value}, {state.name.lower()})"
+    assert instant.pending is (state is not State.COMPLETED)

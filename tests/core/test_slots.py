@@ -49,6 +49,23 @@ def test_small_files_are_filled_before_new_ones_are_made_the_smallest_first() ->
     assert new == []
 
 
+def test_room_for_one_row_is_taken_and_a_row_has_one_byte_at_least() -> None:
+    small = base("a", 990)
+    roomy = SizeLimits(max_file_bytes=1000, small_file_bytes=1000, record_bytes=10)
+    assert spread_inserts(3, [small], roomy) == ([(small, 1)], [2])
+    assert spread_inserts(1, [small], roomy) == ([(small, 1)], [])
+    for unknown in (0, 1):
+        limits = SizeLimits(max_file_bytes=1000, small_file_bytes=1000, record_bytes=unknown)
+        assert limits.records_per_file == 1000
+        assert spread_inserts(12, [small], limits) == ([(small, 10)], [2])
+
+
+def test_the_last_row_goes_on_into_the_next_small_file() -> None:
+    files = [base("a", 400), base("b", 400)]
+    tight = SizeLimits(max_file_bytes=500, small_file_bytes=450, record_bytes=100)
+    assert spread_inserts(2, files, tight) == ([(files[0], 1), (files[1], 1)], [])
+
+
 def test_a_said_number_of_rows_a_file_wins_over_the_sizes() -> None:
     said = SizeLimits(max_file_bytes=1000, small_file_bytes=0, record_bytes=1, records_per_new_file=3)
     assert spread_inserts(7, [], said)[1] == [3, 2, 2]

@@ -111,3 +111,31 @@ def test_a_replaced_group_is_gone_in_its_partition_only() -> None:
 )
 def test_other_files_in_a_partition_are_no_data(name: str) -> None:
     assert view(of("10_11.commit"), ("p", name)) == []
+
+
+def test_what_is_no_instant_is_not_on_the_timeline() -> None:
+    timeline = of("history", "10.commit.requested", "x.commit", "10_15.commit")
+    assert [i.time for i in timeline.instants] == ["10"]
+
+
+def test_what_is_pending_and_what_was_written_last_are_told() -> None:
+    timeline = of(
+        "10_11.commit", "20_21.commit", "30.commit.requested", "40_41.clean", "50.rollback.requested"
+    )
+    assert [i.time for i in timeline.pending] == ["30", "50"]
+    assert timeline.latest_write is not None and timeline.latest_write.time == "20"
+
+
+def test_the_newest_file_of_a_group_stays_in_whatever_order_a_listing_has_them() -> None:
+    timeline = of("10_11.commit", "20_21.commit")
+    files = [("p", base("a", "20")), ("p", base("a", "10"))]
+    assert view(timeline, *files) == view(timeline, *reversed(files)) == ["p/20"]
+
+
+def test_of_two_files_of_one_group_and_instant_one_is_the_snapshot_whichever_is_listed_first() -> None:
+    timeline = of("10_11.commit")
+    files = [("p", base("a", "10", "0-0-1")), ("p", base("a", "10", "0-0-2"))]
+    for order in (files, files[::-1]):
+        (found,) = latest_base_files(((p, n, 1) for p, n in order), timeline, {})
+        assert found.name.write_token == "0-0-2" and found.file_id == "a"
+        assert found.path == f"p/{base('a', '10', '0-0-2')}"

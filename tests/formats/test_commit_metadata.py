@@ -12,36 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkrobust.core.write_status import JSON_VERSION, MAX_JSON_BYTES, OperationType, RuntimeStats, WriteStat
+from sparkrobust.core.write_status import OperationType
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.formats import avro
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from tests.core.test_write_status import STATS, TEXT
 from tests.fixture_tables import timeline_files
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-COUNT = st.integers(0, (1 << 63) - 1)
-OPTIONAL_COUNT = st.none() | COUNT
-
-STATS = st.builds(
-    WriteStat,
-    file_id=TEXT,
-    path=st.none() | TEXT,
-    partition_path=st.none() | TEXT,
-    prev_commit=st.none() | TEXT,
-    prev_base_file=st.none() | TEXT,
-    num_writes=COUNT,
-    num_inserts=COUNT,
-    num_update_writes=COUNT,
-    num_deletes=COUNT,
-    total_write_bytes=COUNT,
-    file_size_in_bytes=COUNT,
-    total_log_files=OPTIONAL_COUNT,
-    log_version=st.none() | st.integers(0, (1 << 31) - 1),
-    log_files=st.none() | st.lists(TEXT, max_size=3).map(tuple),
-    cdc_stats=st.none() | st.dictionaries(TEXT, COUNT, max_size=3),
-    min_event_time=st.none() | st.integers(-(1 << 62), 1 << 62),
-    runtime_stats=st.none() | st.builds(RuntimeStats, total_scan_time=COUNT, total_create_time=COUNT),
-)
 COMMITS = st.builds(
     CommitMetadata,
     partition_to_write_stats=st.dictionaries(TEXT, st.lists(STATS, max_size=2).map(tuple), max_size=3),
@@ -118,80 +95,3 @@ def test_an_operation_is_read_in_any_case_and_an_unknown_one_is_corrupt() -> Non
     assert CommitMetadata.from_bytes(data, path="p").operation_type is OperationType.BULK_INSERT
     with pytest.raises(CorruptTableError, match=r"p: expected an operation .* found 'DANCE'"):
         CommitMetadata.from_bytes(avro.encode("HoodieCommitMetadata", {"operationType": "DANCE"}), path="p")
-
-
-def test_table_services_do_not_count_when_the_schema_is_looked_for() -> None:
-    services = {item.value for item in OperationType if not item.may_change_schema}
-    assert services == {"CLUSTER", "COMPACT", "INDEX", "LOG_COMPACT"}
-
-
-# -- the form between processes ------------------------------------------------------------------------------
-
-
-@given(STATS)
-def test_a_write_status_crosses_as_json(stat: WriteStat) -> None:
-    assert WriteStat.from_json(stat.to_json()) == stat
-    assert WriteStat.from_json(stat.to_json().encode()).to_json() == stat.to_json()
-
-
-PLAIN = WriteStat(file_id="f", path="p/f", partition_path="p").to_plain()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": JSON_VERSION + 1},
-        {"version": True},
-        {"version": "1"},
-        {"num_writes": -1},
-        {"num_writes": 1.0},
-        {"num_writes": True},
-        {"num_writes": 1 << 63},
-        {"num_writes": None},
-        {"file_id": None},
-        {"file_id": 3},
-        {"path": ["x"]},
-        {"log_files": "x"},
-        {"log_files": [1]},
-        {"cdc_stats": {"a": "b"}},
-        {"runtime_stats": {"total_scan_time": 1}},
-        {"runtime_stats": 3},
-        {"unknown": 1},
-        {"temp_path": "\ud800"},
-    ],
-)
-def test_an_odd_write_status_is_corrupt_and_named(change: dict[str, Any]) -> None:
-    with pytest.raises(CorruptTableError, match=r"^cm/7: expected") as caught:
-        WriteStat.from_json(json.dumps({**PLAIN, **change}), path="cm/7")
-    assert caught.value.path == "cm/7"
-
-
-@pytest.mark.parametrize("name", sorted(PLAIN))
-def test_a_write_status_without_one_of_its_fields_is_corrupt(name: str) -> None:
-    with pytest.raises(CorruptTableError, match=name):
-        WriteStat.from_plain({key: value for key, value in PLAIN.items() if key != name})
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[]",
-        "{",
-        '{"version":1,"version":1}',
-        json.dumps(PLAIN).replace('"num_writes": 0', '"num_writes": NaN'),
-        json.dumps(PLAIN).replace('"num_writes": 0', '"num_writes": ' + "9" * 5000),
-        "[" * 100_000,
-        " " * (MAX_JSON_BYTES + 1),
-    ],
-)
-def test_a_write_status_that_is_no_sound_json_is_corrupt(text: str) -> None:
-    with pytest.raises(CorruptTableError):
-        WriteStat.from_json(text)
-
-
-@given(st.binary(max_size=100))
-def test_any_bytes_are_a_write_status_or_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptTableError):
-        WriteStat.from_json(data)

@@ -152,6 +152,14 @@ class Model:
         )
 
 
+def model_of(*batches: list[Row]) -> list[Row]:
+    """What a table must hold after these upserts."""
+    model = Model()
+    for batch in batches:
+        model.put(batch)
+    return model.expected()
+
+
 # -- what lies on the disk, read without our own code -------------------------------------------------
 
 _COMPLETED = re.compile(r"(\d{17})_(\d{17})\.([a-z]+)")
@@ -207,6 +215,22 @@ def base_files(table: Path) -> set[str]:
     """Every base file that lies in the table, old versions too, relative to it."""
     found = (file.relative_to(table) for file in table.rglob("*.parquet"))
     return {str(file) for file in found if ".hoodie" not in file.parts}
+
+
+def nothing_lies_about(table: Path) -> bool:
+    """No file of a write that never was, no marker, no staged byte, no open instant."""
+    done = {instant.requested for instant in completed(table)}
+    strays = {file for file in base_files(table) if file.split("_")[-1].split(".")[0] not in done}
+    hoodie = table / ".hoodie"
+    left = [
+        str(file.relative_to(table))
+        for folder in (hoodie / ".temp", hoodie / ".robust")
+        if folder.exists()
+        for file in folder.rglob("*")
+        if file.is_file() and not file.name.endswith(".crc")
+    ]
+    assert (strays, left, pending(table)) == (set(), [], set())
+    return True
 
 
 def stats(table: Path) -> list[dict[str, Any]]:

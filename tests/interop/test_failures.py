@@ -14,12 +14,11 @@ from tests.interop.driver import Driver, patched
 from tests.interop.oracle import Oracle, OracleError
 from tests.interop.tables import (
     OPERATION,
-    Model,
-    Row,
-    assert_sane_meta,
     avro,
     base_files,
     completed,
+    model_of,
+    nothing_lies_about,
     options,
     ordered,
     pending,
@@ -44,63 +43,12 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return patched(monkeypatch)
 
 
-def model_of(*batches: list[Row]) -> list[Row]:
-    model = Model()
-    for batch in batches:
-        model.put(batch)
-    return model.expected()
-
-
-def nothing_lies_about(table: Path) -> bool:
-    """No file of a write that never was, no marker, no staged byte, no open instant."""
-    done = {instant.requested for instant in completed(table)}
-    strays = {file for file in base_files(table) if file.split("_")[-1].split(".")[0] not in done}
-    hoodie = table / ".hoodie"
-    left = [
-        str(file.relative_to(table))
-        for folder in (hoodie / ".temp", hoodie / ".robust")
-        if folder.exists()
-        for file in folder.rglob("*")
-        if file.is_file() and not file.name.endswith(".crc")
-    ]
-    assert (strays, left, pending(table)) == (set(), [], set())
-    return True
-
-
 POINTS = {
     "only requested": ("put_if_absent", r"timeline/\d+\.inflight$"),
     "files staged": ("put_if_absent", "/decision$"),
     "commit decided": ("publish_all", ""),
     "files visible": ("publish", ""),
 }
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_hudi_rolls_back_our_failed_write_and_we_go_on(
-    point: str, hudi: Oracle, ours: Any, driver: Driver, table: Path
-) -> None:
-    ours.write(table, query(BASE), UPSERT)
-    with driver.dies_before(*POINTS[point]):
-        ours.write(table, query(LOST), UPSERT)
-    (lost,) = {name.split(".")[0] for name in pending(table)}
-    assert (lost in " ".join(base_files(table))) == (point == "files visible")
-    # the failed write is invisible to everyone
-    assert (
-        ordered(hudi.read(table)) == ordered(hudi.rust(table)) == ordered(ours.read(table)) == ordered(BASE)
-    )
-
-    hudi.write(table, query(NEXT), UPSERT)
-    (rollback,) = completed(table, "rollback")
-    record = avro(rollback.file)
-    assert record["commitsRollback"] == [lost]
-    assert record["totalFilesDeleted"] == (0 if point == "only requested" else 2)
-    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model_of(BASE, NEXT)
-
-    ours.write(table, query([row(9)]), UPSERT)
-    assert nothing_lies_about(table)
-    seen = hudi.read(table)
-    assert ordered(seen) == ordered(hudi.rust(table)) == model_of(BASE, NEXT, [row(9)])
-    assert_sane_meta(table, seen)
 
 
 @pytest.mark.parametrize("markers", ["DIRECT", "TIMELINE_SERVER_BASED"])

@@ -37,8 +37,8 @@ Files and rows
 
 Failures and neighbours
 
-* data files without markers: a rollback leaves them -> failures: rolls_back_our_failed_write
-* a failed write that only got requested -> failures: rolls_back_our_failed_write
+* data files without markers: a rollback leaves them -> dead_drivers: dead_driver_left_is_rolled_back
+* a failed write that only got requested -> dead_drivers: dead_driver_left_is_rolled_back
 * the wrong order or paths in a rollback -> failures: finishes_a_rollback_that_we_began
 * a pending instant stops time travel -> traps: blocks_time_travel
 * Hudi rolls back whatever is pending, alive or not -> failures: gives_up_when_hudi_rolled_it_back

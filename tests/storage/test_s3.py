@@ -358,6 +358,13 @@ def test_a_file_with_more_parts_than_a_store_takes_is_refused(
         '{"format":1,"path":"a","upload":"u","mark":"m","parts":[[2,"x"]]}',
         '{"format":1,"path":"a","upload":"u","mark":"m","parts":[[1,2]]}',
         '{"format":1,"path":"a","upload":"u","mark":"m","parts":7}',
+        '{"format":1,"path":"a","upload":"u","mark":"m","parts":[[true,"x"]]}',
+        '{"format":1,"path":"a","upload":"u","mark":"m","parts":[[1.0,"x"]]}',
+        '{"format":1,"path":"a","upload":"u","mark":"m","parts":[[1,"\\ud800"]]}',
+        '{"format":1,"path":"a","upload":["u"],"mark":"m","parts":[]}',
+        '{"format":NaN,"path":"a","upload":"u","mark":"m","parts":[]}',
+        '{"format":1,"path":"b","path":"a","upload":"u","mark":"m","parts":[]}',
+        '{"format":%s,"path":"a","upload":"u","mark":"m","parts":[]}' % ("9" * 5000),
     ],
 )
 def test_a_torn_or_foreign_token_is_refused(sure: S3Storage, token: str) -> None:

@@ -1,0 +1,112 @@
+"""What a write tells its caller: sums over its files, as a line, and as a table for a notebook."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkrobust.core.outcome import CommitOutcome, WriteResult
+from sparkrobust.core.write_status import WriteStat
+
+
+def stat(partition: str, *, old: str = "null", **counts: int) -> WriteStat:
+    return WriteStat(file_id="f", path="x", partition_path=partition, prev_commit=old, **counts)
+
+
+STATS = [
+    stat("p", num_inserts=3, file_size_in_bytes=100, num_writes=3),
+    stat(
+        "p", old="1", num_inserts=1, num_update_writes=4, num_deletes=2, file_size_in_bytes=10, num_writes=9
+    ),
+    stat("q", old="1", num_update_writes=1, num_deletes=5, file_size_in_bytes=1),
+]
+
+
+def test_the_numbers_of_a_result_are_the_sums_over_its_files() -> None:
+    result = WriteResult.of_stats(STATS, path="file:///t", operation="upsert", instant="7", slots=9)
+    assert result == WriteResult(
+        path="file:///t",
+        operation="upsert",
+        instant="7",
+        inserted=4,
+        updated=5,
+        deleted=7,
+        files_created=1,
+        files_rewritten=2,
+        partitions=2,
+        bytes_written=111,
+        slots=9,
+    )
+    assert result.outcome is CommitOutcome.COMMITTED
+
+
+def test_a_write_of_nothing_has_nothing_but_its_instant() -> None:
+    result = WriteResult.of_stats([], path="t", operation="delete", instant="7")
+    assert result == WriteResult(path="t", operation="delete", instant="7")
+    assert (result.inserted, result.updated, result.deleted, result.files_created) == (0, 0, 0, 0)
+    assert (result.files_rewritten, result.partitions, result.bytes_written, result.slots) == (0, 0, 0, 0)
+    assert (result.attempts_reused, result.files_discarded, result.rolled_back) == (0, 0, ())
+    assert (result.total_seconds, result.earlier, result.completion) == (0, False, None)
+
+
+def test_a_result_is_a_line() -> None:
+    made = WriteResult.of_stats(
+        STATS, path="t", operation="upsert", instant="7", seconds={"read": 1.25, "write": 0.5}
+    )
+    assert str(made) == (
+        "upsert into t: committed as 7; rows 4 inserted, 5 updated, 7 deleted; "
+        "files 1 new, 2 rewritten; 1.75 s"
+    )
+    assert made.total_seconds == 1.75
+
+
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        ({"rolled_back": ("1", "2")}, ", 2 failed writes rolled back"),
+        ({"attempts_reused": 3}, ", 3 attempts reused, 0 files discarded"),
+        ({"files_discarded": 4}, ", 0 attempts reused, 4 files discarded"),
+        (
+            {"rolled_back": ("1",), "attempts_reused": 1, "files_discarded": 1},
+            ", 1 failed writes rolled back, 1 attempts reused, 1 files discarded",
+        ),
+    ],
+)
+def test_what_went_wrong_on_the_way_is_at_the_end_of_the_line(more: dict[str, object], end: str) -> None:
+    assert str(WriteResult.of_stats([], path="t", operation="o", instant="7", **more)).endswith(
+        f"0.00 s{end}"
+    )
+
+
+def test_a_write_that_was_none_says_why() -> None:
+    assert str(WriteResult(path="t", operation="insert")) == "insert into t: ignored, there is a table"
+    again = WriteResult(path="t", operation="insert", instant="7", earlier=True)
+    assert str(again) == "insert into t: an earlier run has committed it as 7"
+
+
+def test_a_notebook_shows_a_table_in_which_nothing_of_the_users_is_markup() -> None:
+    result = WriteResult.of_stats(
+        STATS,
+        path="<t>",
+        operation="up&sert",
+        instant="7",
+        slots=5,
+        attempts_reused=6,
+        files_discarded=8,
+        seconds={"re<ad": 1.25},
+    )
+    assert result._repr_html_() == (
+        "<table><caption>up&amp;sert into &lt;t&gt;</caption>"
+        "<tr><th>outcome</th><td>Committed</td></tr>"
+        "<tr><th>instant</th><td>7</td></tr>"
+        "<tr><th>rows inserted / updated / deleted</th><td>4 / 5 / 7</td></tr>"
+        "<tr><th>files new / rewritten</th><td>1 / 2</td></tr>"
+        "<tr><th>bytes</th><td>111</td></tr>"
+        "<tr><th>slots / attempts reused / files discarded</th><td>5 / 6 / 8</td></tr>"
+        "<tr><th>seconds: re&lt;ad</th><td>1.250</td></tr></table>"
+    )
+    ignored = WriteResult(path="t", operation="insert")._repr_html_()
+    assert "<tr><th>outcome</th><td>ignored, there is a table</td></tr>" in ignored
+
+
+def test_the_four_outcomes_are_spelled_as_errors_carry_them() -> None:
+    assert [one.value for one in CommitOutcome] == ["Committed", "Conflicted", "Retryable", "Unknown"]
