@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from fault_injection.simulation.actors import MARK, Told, content_of
-from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk
+from fault_injection.simulation.stores import SimulatedDisk, SimulatedObjects
 from sparkrobust.core import decision
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import WRITES, State
@@ -22,7 +22,7 @@ from sparkrobust.core.names import (
 )
 from sparkrobust.formats import properties
 
-AnyStorage = SimulatedDisk | SimulatedBucket
+AnyStorage = SimulatedDisk | SimulatedObjects
 
 
 class Violation(Exception):

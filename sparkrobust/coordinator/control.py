@@ -22,7 +22,6 @@ from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
-    Staging,
     Storage,
     StorageFullError,
 )
@@ -111,6 +110,8 @@ class Control:
 
     def _sealed(self, marker: CompletionMarker) -> CompletionMarker:
         folder = self.folder
+        if not self.storage.staging.has_folders:
+            return marker
 
         def moved(file: WrittenFile) -> WrittenFile:
             return replace(file, staged=file.staged.moved(folder.staging, folder.sealed))
@@ -119,9 +120,11 @@ class Control:
 
     def verify_staged(self, files: Iterable[WrittenFile]) -> None:
         """``CorruptTableError`` unless every file lies there with its size, where the store can tell."""
-        if self.storage.staging is Staging.MULTIPART:
+        how, folder = self.storage.staging, self.folder
+        if not how.is_listed:
             return  # the parts' tags are checked by the store when it puts them together
-        there = {info.path: info.size for info in self.storage.list(self.folder.sealed)[0]}
+        place = folder.sealed if how.has_folders else folder.staging
+        there = {info.path: info.size for info in self.storage.list(place)[0]}
         for file in files:
             size = there.get(file.staged.token)
             if size != file.staged.size:
@@ -221,7 +224,7 @@ class Control:
         """
         storage, folder = self.storage, self.folder
         remove_markers(storage, folder.instant, published)
-        if storage.staging is Staging.MULTIPART:
+        if not storage.staging.has_folders:
             files, folders = storage.list(folder.path)
             for inner in folders:
                 storage.delete_tree(inner)

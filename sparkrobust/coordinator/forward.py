@@ -76,7 +76,7 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     Parameters
     ----------
     first_hand
-        We put this decision ourselves, just now, and it was the first one.
+        We put this decision ourselves, just now, it was the first one, and this is our first try.
     """
     folder = control.folder
     ending = _glance(table, folder, commit) if first_hand else look(table, folder, commit.action)
@@ -85,20 +85,22 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
             replace_properties(table, commit.properties)
         make_partitions(table, commit.new_partitions, folder.instant)
         reached(Point.PARTITIONS_MADE, instant=folder.instant)
-        ending = _publish(table, folder, commit)
+        ending = _publish(table, folder, commit, alone=first_hand)
     if ending is Ending.GIVEN_UP:
         _undo(table, commit)
     return ending
 
 
-def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
+def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: bool) -> Ending:
     try:
         table.storage.publish_all(commit.files)
         reached(Point.DATA_PUBLISHED, instant=folder.instant)
-        # Once more, as near to the commit as can be, for a writer that shares no lock with us.
-        ending = _glance(table, folder, commit)
+        # Once more, as near to the commit as can be: for a writer that shares no lock with us, and
+        # for a store whose publishers have to take turns.
+        ending = table.storage.publish_last(
+            commit.commit_file, lambda: _glance(table, folder, commit), alone=alone
+        )
         if ending is None:
-            table.storage.publish(commit.commit_file)
             reached(Point.COMMIT_PUBLISHED, instant=folder.instant)
         return ending or Ending.DURABLE
     except NotFoundError:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from sparkrobust.core.names import ROBUST, TEMP, ControlFolder, MarkerType, marker_folder, parse_begin_marker
-from sparkrobust.storage.contract import NotFoundError, Staging, Storage
+from sparkrobust.storage.contract import NotFoundError, Storage
 
 _SERVER_MARKERS = "MARKERS"
 _SERVER_MARKERS_TYPE = "MARKERS.type"
@@ -44,7 +44,7 @@ def marked_instants(storage: Storage) -> list[str]:
 
 def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
     """Throw away the uploads that begin markers tell of; no store need list uploads by a prefix."""
-    if storage.staging is not Staging.MULTIPART:
+    if not storage.staging.needs_its_token:
         return
     folder = marker_folder(instant)
     for info in list(storage.walk(folder)):

@@ -31,6 +31,8 @@ from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, Rollback
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
+_SAME_STORE = (("s3://", "s3a://"), ("abfs://", "abfss://"), ("wasb://", "wasbs://"))
+
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     """Finish pending rollbacks, end pending writes, sweep what ended ones left.
@@ -150,8 +152,10 @@ def _absolute(table: HudiTable, path: str) -> str:
 def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
     """A path of a plan, which any writer may have written, as one inside of this table."""
     root = _absolute(table, "")
-    spellings = (root, f"file:{root}", f"file://{root}", root.replace("s3://", "s3a://", 1))
-    for spelling in (*spellings, root.replace("s3a://", "s3://", 1)):
+    spellings = [root, f"file:{root}", f"file://{root}"]
+    for one, other in _SAME_STORE:
+        spellings += [root.replace(one, other, 1), root.replace(other, one, 1)]
+    for spelling in spellings:
         if absolute.startswith(spelling):
             relative = absolute[len(spelling) :]
             if problem_with(relative) is None:

@@ -334,12 +334,13 @@ class Transaction:
 
     def _rolled_forward(self) -> Ending:
         assert self._decided is not None
-        for _ in range(_TRIES - 1):
+        for number in range(_TRIES - 1):
             try:
-                return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+                first = self._first_hand and not number
+                return roll_forward(self.table, self._control, self._decided, first_hand=first)
             except UnavailableError:
                 self.table.clock.sleep(_PAUSE_SECONDS)
-        return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+        return roll_forward(self.table, self._control, self._decided)
 
     def _unknown(self, why: str) -> CommitUnknownError:
         return CommitUnknownError(
