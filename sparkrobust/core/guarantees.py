@@ -60,6 +60,10 @@ UPLOADS = (
     "a task or a driver that dies right after it began an upload may leave an upload that nobody sees and "
     "nobody knows: let the bucket expire incomplete uploads, later than the longest job"
 )
+COPIES = (
+    "it was tried on an emulator of Azure's blob store, not on the service, and not on accounts with a "
+    "hierarchical namespace; a service that takes its time to copy shows a file before it is whole"
+)
 OVERWRITE = (
     "between the decision of an overwrite and its commit file the old rows are read by the new properties"
 )
@@ -72,10 +76,12 @@ UNCOUNTED = (
 _LIMITS = {
     "rename": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
     "multipart": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
+    "copy": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, COPIES, OVERWRITE, UNCOUNTED),
 }
 _HOW = {
     "rename": "tasks stage files in a folder that only the driver makes, and the driver renames them",
     "multipart": "tasks upload without completing, and the driver completes the uploads",
+    "copy": "tasks stage objects in the write's control folder, and the driver has the store copy them",
 }
 MODES = tuple(_HOW)
 

@@ -25,7 +25,7 @@ class Table:
     path
         As for ``save`` and ``load``.
     options
-        Of the store (``fs.s3a.*``).
+        Of the store (``fs.s3a.*``, ``fs.azure.*``).
     """
 
     def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
