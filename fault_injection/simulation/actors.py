@@ -26,6 +26,7 @@ from sparkrobust.handles.attempt import SlotAttempt, is_open
 from sparkrobust.handles.files import begin_file
 from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, WritePlan
 from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.direct import DirectStorage
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
 MARK = "simulated.overwrite"
@@ -60,6 +61,8 @@ class Settings:
     reuse: bool = True
     bulk: float = 0.3
     overwrite: float = 0.0
+    direct: bool = False
+    """Tasks make their files visible themselves."""
 
 
 class StageFailed(Exception):
@@ -135,7 +138,7 @@ class Pipelines:
         """Spark's part: tasks that are tried again, sometimes twice at once."""
         ids = self.world.ids
         plan = WritePlan(
-            storage=self.storage(),
+            storage=DirectStorage(self.storage()) if self.settings.direct else self.storage(),
             control=transaction.folder,
             schema=_NO_COLUMNS,
             rules=_RULES,

@@ -18,7 +18,7 @@ from fault_injection.simulation.actors import (
     rollbacker,
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
-from fault_injection.simulation.scenarios import CALM, SCENARIOS, Scenario
+from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS, Scenario
 from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
 from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedCopies, SimulatedDisk
 from sparkrobust.coordinator.create import make_table
@@ -60,12 +60,12 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
         Faults at the calls of certain steps, besides those that the scenario draws.
     """
     choices = Choices(seed)
-    story = {**SCENARIOS, **CALM}[scenario](choices)
+    story = {**SCENARIOS, **CALM, **DIRECT}[scenario](choices)
     world = World(choices, Rates())
     world.planned = dict(planned or {})
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
-    auditor = Auditor(storage, read)
+    auditor = Auditor(storage, read, direct=story.settings.direct)
     auditor.look()
     world.look = auditor.look
     pipelines = Pipelines(world, lambda: storage, story.settings)

@@ -150,6 +150,22 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
 }
 
 
+# -- mode direct, of which less is promised --------------------------------------------------------------
+
+
+def _direct(store: str) -> Callable[[Choices], Scenario]:
+    def story(choices: Choices) -> Scenario:
+        made = drawn(choices)
+        return replace(made, store=store, settings=replace(made.settings, direct=True))
+
+    return story
+
+
+DIRECT: dict[str, Callable[[Choices], Scenario]] = {
+    f"direct on a {store}": _direct(store) for store in STORES
+}
+
+
 # -- calm worlds, for faults at one call each --------------------------------------------------------------
 
 

@@ -8,20 +8,25 @@ finished, and cleaned away, or rolled back by a writer of Hudi's that knows noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
 from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.partitions import make_partitions
 from sparkrobust.coordinator.stand_in import replace_properties, restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import Action, State
 from sparkrobust.core.names import ControlFolder, instant_file
+from sparkrobust.core.written import StagedFile
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.formats.rollback import RollbackMetadata
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import NotFoundError
+
+_LOOKERS = 16
 
 
 class Ending(Enum):
@@ -93,7 +98,8 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
 
 def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: bool) -> Ending:
     try:
-        table.storage.publish_all(commit.files)
+        table.storage.publish_all(tuple(file for file in commit.files if not file.in_place))
+        _require_visible(table, [file for file in commit.files if file.in_place])
         reached(Point.DATA_PUBLISHED, instant=folder.instant)
         # Once more, as near to the commit as can be: for a writer that shares no lock with us, and
         # for a store whose publishers have to take turns.
@@ -113,6 +119,16 @@ def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: 
         return ending or Ending.GIVEN_UP
 
 
+def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
+    """``NotFoundError`` unless what tasks have made visible is still there."""
+
+    def require(file: StagedFile) -> None:
+        if table.storage.stat(file.final_path) is None:
+            raise NotFoundError(f"{file.final_path} is gone", path=file.final_path)
+
+    table.hands.map(require, files, most=_LOOKERS)
+
+
 def _undo(table: HudiTable, commit: Commit) -> None:
     """Take back what was done of a commit that a foreign rollback has made impossible."""
     for file in commit.files:
@@ -130,4 +146,7 @@ def tidy_up(table: HudiTable, control: Control, commit: Commit) -> None:
             assert isinstance(metadata, ReplaceCommitMetadata)
             replaced = set(metadata.partition_to_replace_file_ids)
             retire_old_partitions(table, commit.properties.before, replaced, commit.partitions)
-    control.remove(published={file.final_path for file in commit.files})
+    published = {file.final_path for file in commit.files}
+    if any(file.in_place for file in commit.files):
+        delete_unnamed(table.storage, control.folder.instant, published)
+    control.remove(published)

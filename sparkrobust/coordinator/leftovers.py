@@ -42,6 +42,13 @@ def marked_instants(storage: Storage) -> list[str]:
     return [name for path in folders if (name := path.rpartition("/")[2]).isdigit()]
 
 
+def delete_unnamed(storage: Storage, instant: str, named: Collection[str]) -> None:
+    """Delete the data files of a write that were marked, and that it does not consist of."""
+    for path, _ in list(begin_markers(storage, instant)):
+        if path not in named:
+            storage.delete(path)
+
+
 def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
     """Throw away the uploads that begin markers tell of; no store need list uploads by a prefix."""
     if not storage.staging.needs_its_token:

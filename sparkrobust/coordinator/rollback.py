@@ -144,6 +144,13 @@ def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
     return RollbackPlan(instant_to_rollback=info, rollback_requests=tuple(requests))
 
 
+def _files_of(table: HudiTable, time: str) -> list[str]:
+    """The data files of an instant that are marked now."""
+    marked = (path for path, _ in begin_markers(table.storage, time))
+    names = ((path, BaseFileName.parse(path.rpartition("/")[2])) for path in marked)
+    return [path for path, name in names if name and name.instant == time and not problem_with(path)]
+
+
 def _absolute(table: HudiTable, path: str) -> str:
     # Hudi's plans have a local path without a scheme.
     return f"{table.storage.url.removeprefix('file://')}/{path}"
@@ -189,7 +196,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         for control in controls:
             control.revoke()
         reached(Point.REVOKED, instant=failed.commit_time, rollback=rollback.time)
-        for path in victims:
+        # A task of a write in mode direct may have made another file visible since this was planned.
+        for path in dict.fromkeys((*victims, *_files_of(table, failed.commit_time))):
             storage.delete(path)
         reached(Point.FILES_DELETED, instant=failed.commit_time, rollback=rollback.time)
         for state in (State.INFLIGHT, State.REQUESTED):

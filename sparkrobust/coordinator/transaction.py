@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
+from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
@@ -154,7 +155,12 @@ class Transaction:
                 hint="write rows that a second reading gives again: cache them, or store them first",
             )
         markers = list(found.values())
-        self._control.verify_staged(file for marker in markers for file in marker.files)
+        files = [file for marker in markers for file in marker.files]
+        self._control.verify_staged(files)
+        visible = {file.staged.final_path for file in files if file.staged.in_place}
+        if visible:
+            # Files of attempts that lost, or died: after the commit readers would take them for rows of it.
+            delete_unnamed(self.table.storage, self.time, visible)
         reached(Point.MARKERS_READ, instant=self.time)
         return markers
 

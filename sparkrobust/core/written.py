@@ -18,6 +18,15 @@ class StagedFile:
     """What the store needs to publish it: the staged path, or the upload with its parts."""
     size: int
 
+    @property
+    def in_place(self) -> bool:
+        """It has its final name already, as a task in mode ``direct`` gives it."""
+        return self.token == self.final_path
+
+    def published(self) -> StagedFile:
+        """The same once it has its final name."""
+        return replace(self, token=self.final_path)
+
     def moved(self, folder: str, to: str) -> StagedFile:
         """The same after its staging folder was renamed; a token that is no path in it stays."""
         if not self.token.startswith(f"{folder}/"):

@@ -7,7 +7,7 @@ import pytest
 from fault_injection.faults import Fault
 from fault_injection.simulation.bugs import BUGS, with_bug
 from fault_injection.simulation.runs import run
-from fault_injection.simulation.scenarios import CALM, SCENARIOS, STORES
+from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS, STORES
 
 WORLDS = 300
 MOST_TO_FIND_A_BUG = 1500
@@ -43,6 +43,15 @@ def test_no_world_violates_anything_though_everything_happens_in_them(scenario: 
         assert {fault for report in reports for fault in report.injected} == set(Fault) - {Fault.NONE}
         outcomes = {told.outcome for report in reports for told in report.told}
         assert outcomes == {"committed", "failed", "unknown", "nothing"}
+
+
+@pytest.mark.parametrize("scenario", DIRECT)
+def test_in_mode_direct_rows_are_doubled_only_where_a_folder_can_not_be_taken_from_late_tasks(
+    scenario: str,
+) -> None:
+    violations = [report.violation for report in (run(seed, scenario) for seed in range(WORLDS))]
+    found = {violation.partition(":")[2].partition(":")[0] for violation in violations if violation}
+    assert found == (set() if scenario.endswith("disk") else {" files and commits differ"})
 
 
 @pytest.mark.parametrize("bug", BUGS)
