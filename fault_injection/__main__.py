@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from fault_injection.faults import Fault
 from fault_injection.simulation.runs import Report, run
-from fault_injection.simulation.scenarios import CALM, SCENARIOS
+from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS
 
 _CHUNK = 50
+_STORIES = {**SCENARIOS, **DIRECT}
 
 
 @dataclass
@@ -98,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="one world, step by step")
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
-    parser.add_argument("--scenario", choices=SCENARIOS, default="any", help="what happens in them")
+    parser.add_argument("--scenario", choices=_STORIES, default="any", help="what happens in them")
     what.add_argument("--each-call", action="store_true", help="every fault at every call of every operation")
     parser.add_argument("--minutes", type=float, help="no new worlds after so long")
     given = parser.parse_args(arguments)

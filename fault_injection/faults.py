@@ -112,6 +112,13 @@ FAULTS: tuple[FaultClass, ...] = (
         simulated=_by("sleepers-decide", "archived-while-asleep"),
     ),
     FaultClass(
+        name="a driver dies between a copy and the deletion of what it copied from",
+        where="a store that publishes by copying",
+        verdict=Verdict.SETTLED_LATER,
+        then="whoever comes next takes a turn, which outdoes all who slept before: nothing comes back",
+        simulated=_by("source-left-behind"),
+    ),
+    FaultClass(
         name="a request to the store is lost, or its answer is",
         where="every call",
         verdict=Verdict.SURVIVED,

@@ -131,6 +131,22 @@ spark.submit.pyFiles  sparkrobust.zip
 """
 
 
+def promised(mode: str) -> str:
+    """Which promises hold, where that is not all."""
+    everything = list(Promise)
+
+    def numbers(*, folders: bool) -> str:
+        found = guarantees_of(mode, "", folders=folders).promises
+        return ", ".join(str(everything.index(promise) + 1) for promise in found)
+
+    if numbers(folders=False) == numbers(folders=True):
+        return ""
+    return (
+        f"  Only on request.  Promised on a store with folders: {numbers(folders=True)}; "
+        f"on others: {numbers(folders=False)}."
+    )
+
+
 def guarantees() -> str:
     """The page on what may go wrong, and what is promised then."""
     lines = ["# What writes promise", "", f"{GUARANTEES_FROM}", ""]
@@ -138,7 +154,7 @@ def guarantees() -> str:
     lines += [f"{number}. {promise.value}." for number, promise in enumerate(Promise, 1)]
     for mode in MODES:
         found = guarantees_of(mode, "")
-        lines += ["", f"## Mode `{mode}`", "", f"{found.how.capitalize()}.  Limits:", ""]
+        lines += ["", f"## Mode `{mode}`", "", f"{found.how.capitalize()}.{promised(mode)}  Limits:", ""]
         lines += [f"- {limit}." for limit in found.limits]
     lines += ["", "`sr.Table(path).guarantees()` tells the mode of a table.", "", "## Faults", ""]
     lines += ["| what goes wrong | where | the write | what holds | simulated by |", "|---|---|---|---|---|"]

@@ -29,6 +29,7 @@ from sparkrobust.handles.attempt import SlotAttempt, is_open
 from sparkrobust.handles.files import begin_file
 from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, WritePlan
 from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.direct import DirectStorage
 from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
@@ -71,6 +72,8 @@ class Settings:
     pulse_ms: int = 60_000
     even_alive: bool = True
     """Recoverers end writes whose heartbeat has not expired, too."""
+    direct: bool = False
+    """Tasks make their files visible themselves."""
 
 
 class StageFailed(Exception):
@@ -159,7 +162,7 @@ class Pipelines:
         """Spark's part: tasks that are tried again, sometimes twice at once."""
         ids = self.world.ids
         plan = WritePlan(
-            storage=self.storage(),
+            storage=DirectStorage(self.storage()) if self.settings.direct else self.storage(),
             control=transaction.folder,
             schema=_NO_COLUMNS,
             rules=_RULES,

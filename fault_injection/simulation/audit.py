@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from fault_injection.simulation.actors import MARK, Told, content_of
-from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk
+from fault_injection.simulation.stores import SimulatedDisk, SimulatedObjects
 from sparkrobust.core import decision
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import WRITES, State
@@ -23,7 +23,7 @@ from sparkrobust.core.names import (
 )
 from sparkrobust.formats import properties
 
-AnyStorage = SimulatedDisk | SimulatedBucket
+AnyStorage = SimulatedDisk | SimulatedObjects
 
 
 class Violation(Exception):
@@ -33,8 +33,10 @@ class Violation(Exception):
 class Auditor:
     """Knows everything that ever was decided, and looks at the table after every step."""
 
-    def __init__(self, storage: AnyStorage, read: Callable[[str], bytes]) -> None:
+    def __init__(self, storage: AnyStorage, read: Callable[[str], bytes], *, direct: bool = False) -> None:
         self._storage, self._read = storage, read
+        self._direct = direct
+        """Files may be visible before a commit names them, and that is all that is let pass."""
         self._before: dict[str, int] = {}
         self.decided: dict[str, Commit] = {}
         """By instant."""
@@ -122,7 +124,7 @@ class Auditor:
         name = BaseFileName.parse(path.rpartition("/")[2])
         assert name is not None
         commit = self.decided.get(name.instant)
-        if commit is None or path not in {file.final_path for file in commit.files}:
+        if not self._direct and (commit is None or path not in {file.final_path for file in commit.files}):
             self._say(f"{path} is visible, and no commit was decided that names it")
         if self._read(path) != content_of(path):
             self._say(f"{path} is visible, and torn")
@@ -142,7 +144,7 @@ class Auditor:
         elif path.endswith(".parquet") and not path.startswith(f"{HOODIE}/"):
             name = BaseFileName.parse(path.rpartition("/")[2])
             assert name is not None
-            if name.instant in self.completed:
+            if name.instant in self.completed and path in self._named(name.instant):
                 self._say(f"{path} was committed, and is gone")
 
     def _properties(self) -> None:
@@ -153,6 +155,9 @@ class Auditor:
         found = properties.parse(self._read(PROPERTIES), path=PROPERTIES).get(MARK)
         if found != wanted:
             self._say(f"the properties are those of {found}, not of {wanted}")
+
+    def _named(self, instant: str) -> set[str]:
+        return {file.final_path for file in self.decided[instant].files}
 
     def _file_ids(self, instant: str) -> frozenset[str]:
         names = (BaseFileName.parse(f.final_path.rpartition("/")[2]) for f in self.decided[instant].files)
@@ -178,7 +183,7 @@ class Auditor:
                 self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
         self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
-        named = {file.final_path for time in self.completed for file in self.decided[time].files}
+        named = {path for time in self.completed for path in self._named(time)}
         if visible != named:
             self._say(f"files and commits differ: {sorted(visible ^ named)}")
         left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/", f"{HEARTBEATS}/"))]

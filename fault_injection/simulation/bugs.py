@@ -21,7 +21,8 @@ from sparkrobust.core.markers import CompletionMarker, Fingerprint
 from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.core.written import StagedFile
 from sparkrobust.handles.attempt import SlotAttempt
-from sparkrobust.storage.contract import NotFoundError, Staging, Storage
+from sparkrobust.storage.contract import NotFoundError, Storage
+from sparkrobust.storage.turns import CopyingStorage
 
 Patch = Callable[[ExitStack], None]
 BUGS: dict[str, Patch] = {}
@@ -237,7 +238,7 @@ def _the_decision_is_removed_first(stack: ExitStack) -> None:
     real = Control.remove
 
     def remove(self: Control, published: Any = ()) -> None:
-        if self.storage.staging is Staging.MULTIPART:
+        if not self.storage.staging.has_folders:
             self.storage.delete(self.folder.decision)
         real(self, published)
 
@@ -248,3 +249,27 @@ def _the_decision_is_removed_first(stack: ExitStack) -> None:
 def _a_failed_write_says_nothing_to_the_others(stack: ExitStack) -> None:
     """A driver that fails does not decide ABORT, and tells its caller that the write failed."""
     _put(stack, transaction.Transaction, "abort", lambda self, reason: True)
+
+
+@_bug
+def _copied_without_a_turn(stack: ExitStack) -> None:
+    """The commit file is copied by anybody from where it was staged, as data files are."""
+    _put(stack, CopyingStorage, "publish_last", Storage.publish_last)
+
+
+@_bug
+def _a_turn_without_a_look(stack: ExitStack) -> None:
+    """Whether the write has ended is asked before the turn is taken, and not again."""
+    real = CopyingStorage.publish_last
+
+    def publish_last(self: Any, staged: StagedFile, look: Any, *, alone: bool = False) -> Any:
+        ended = look()
+        return ended or real(self, staged, lambda: None, alone=alone)
+
+    _put(stack, CopyingStorage, "publish_last", publish_last)
+
+
+@_bug
+def _a_turn_that_leaves_the_others(stack: ExitStack) -> None:
+    """Who takes a turn does not delete the ones before."""
+    _put(stack, CopyingStorage, "_outdo", lambda self, *lower: None)

@@ -18,9 +18,9 @@ from fault_injection.simulation.actors import (
     rollbacker,
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
-from fault_injection.simulation.scenarios import CALM, SCENARIOS, Scenario
+from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS, Scenario
 from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
-from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedDisk
+from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedCopies, SimulatedDisk
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.errors import RobustWriteError
 from sparkrobust.options import parse
@@ -60,12 +60,12 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
         Faults at the calls of certain steps, besides those that the scenario draws.
     """
     choices = Choices(seed)
-    story = {**SCENARIOS, **CALM}[scenario](choices)
+    story = {**SCENARIOS, **CALM, **DIRECT}[scenario](choices)
     world = World(choices, Rates())
     world.planned = dict(planned or {})
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
-    auditor = Auditor(storage, read)
+    auditor = Auditor(storage, read, direct=story.settings.direct)
     auditor.look()
     world.look = auditor.look
     pipelines = Pipelines(world, lambda: storage, story.settings)
@@ -99,7 +99,8 @@ def _store(world: World, story: Scenario) -> tuple[AnyStorage, Callable[[str], b
         memory = MemoryStorage(name, clock=world.clock)
         return SimulatedDisk(world, memory), memory.read
     bucket = Bucket(world.clock)
-    return SimulatedBucket(world, bucket, f"s3a://{name}/table"), lambda path: bucket.objects[path][0]
+    kind = {"bucket": SimulatedBucket, "copy": SimulatedCopies}[story.store]
+    return kind(world, bucket, f"s3a://{name}/table"), lambda path: bucket.objects[path][0]
 
 
 def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario) -> None:

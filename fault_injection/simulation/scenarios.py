@@ -10,8 +10,11 @@ from fault_injection.faults import Fault
 from fault_injection.simulation.actors import Settings
 from fault_injection.simulation.scheduler import Choices, Rates
 
+STORES = {"disk": "publish", "bucket": "complete", "copy": "copy"}
+"""The stores, and how a call begins that makes something visible."""
+
 _MOMENTS = (
-    *(".commit", "/decision", "/finalize", "/cm/", "/gate", "inflight", "publish", "complete", "seal"),
+    *(".commit", "/decision", "/finalize", "/cm/", "/gate", "inflight", *STORES.values(), "seal"),
     *("delete_tree .hoodie/.temp", "walk .hoodie/.temp", "put_if_absent .hoodie/.temp", "stage", "upload"),
 )
 """Parts of calls, before which it is bad to be stopped."""
@@ -31,7 +34,7 @@ class Scenario:
 def drawn(choices: Choices) -> Scenario:
     """Any world."""
     rates = _rates(choices)
-    store = choices.among(["disk", "bucket"])
+    store = choices.among(list(STORES))
     settings = Settings(
         most_slots=choices.among([1, 2, 3]),
         most_files=choices.among([1, 2]),
@@ -85,10 +88,10 @@ def _rates(choices: Choices) -> Rates:
 
 
 def sleepers_decide(choices: Choices) -> Scenario:
-    """Drivers fall asleep as they are about to decide, or to read what is decided, on a bucket."""
+    """Drivers fall asleep as they are about to decide, or to read what is decided; no folders."""
     begins = sorted(choices.random.randint(30, 250) for _ in range(3))
     return Scenario(
-        store="bucket",
+        store=choices.among(["bucket", "copy"]),
         rates=Rates(sleepy="/decision", longest_freeze=choices.among([60, 200, 600])),
         settings=Settings(most_slots=1, most_files=1, speculation=0.0),
         actors=(("writer", 0), *((choices.among(["recover", "rollback"]), begin) for begin in begins)),
@@ -100,7 +103,7 @@ def archived_while_asleep(choices: Choices) -> Scenario:
     begins = [choices.random.randint(30, 90), choices.random.randint(120, 250)]
     ends = [choices.random.randint(250, 500) for _ in range(3)]
     return Scenario(
-        store=choices.among(["disk", "bucket"]),
+        store=choices.among(list(STORES)),
         rates=Rates(sleepy=choices.among([".commit", "walk", "delete_tree"]), longest_freeze=1200),
         settings=Settings(most_slots=1, most_files=1, speculation=0.0),
         actors=(
@@ -114,10 +117,30 @@ def archived_while_asleep(choices: Choices) -> Scenario:
 def late_tasks(choices: Choices) -> Scenario:
     """Tasks fall asleep as they are about to look whether their write is still open."""
     return Scenario(
-        store=choices.among(["disk", "bucket"]),
+        store=choices.among(list(STORES)),
         rates=Rates(sleepy=choices.among(["/gate", "/finalize", "/cm/"]), longest_freeze=900),
         settings=Settings(speculation=1.0, bulk=choices.among([0.0, 1.0]), reuse=choices.happens(0.5)),
         actors=(("writer", 0), ("writer", choices.random.randint(60, 200))),
+    )
+
+
+def source_left_behind(choices: Choices) -> Scenario:
+    """A driver dies as it is about to delete what it has copied, others sleep before they copy it."""
+    between = choices.random.randint
+    return Scenario(
+        store="copy",
+        rates=Rates(
+            fate=("writer 1", "delete ", "/commit-"),
+            sleepy="copy .hoodie/timeline",
+            longest_freeze=choices.among([200, 1200]),
+        ),
+        settings=Settings(most_slots=1, most_files=1, speculation=0.0),
+        actors=(
+            ("writer", 0),
+            ("writer", between(0, 15)),
+            *((choices.among(["recover", "recover", "rollback"]), between(50, 250)) for _ in range(3)),
+            *(("foreign archiver", between(150, 700)) for _ in range(3)),
+        ),
     )
 
 
@@ -126,6 +149,23 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "sleepers-decide": sleepers_decide,
     "archived-while-asleep": archived_while_asleep,
     "late-tasks": late_tasks,
+    "source-left-behind": source_left_behind,
+}
+
+
+# -- mode direct, of which less is promised --------------------------------------------------------------
+
+
+def _direct(store: str) -> Callable[[Choices], Scenario]:
+    def story(choices: Choices) -> Scenario:
+        made = drawn(choices)
+        return replace(made, store=store, settings=replace(made.settings, direct=True))
+
+    return story
+
+
+DIRECT: dict[str, Callable[[Choices], Scenario]] = {
+    f"direct on a {store}": _direct(store) for store in STORES
 }
 
 
@@ -139,7 +179,7 @@ def _calm(store: str, *actors: str, dies: str = "", **settings: Any) -> Callable
         plain = Settings(most_slots=2, most_files=2, speculation=0.0, bulk=0.0)
         return Scenario(
             store=store,
-            rates=Rates(fate=("writer 1", dies) if dies else None),
+            rates=Rates(fate=("writer 1", dies) if dies else ()),
             settings=replace(plain, **settings),
             actors=tuple((actor, 400 * number) for number, actor in enumerate(actors)),
         )
@@ -149,7 +189,7 @@ def _calm(store: str, *actors: str, dies: str = "", **settings: Any) -> Callable
 
 CALM: dict[str, Callable[[Choices], Scenario]] = {
     f"{name} on a {store}": _calm(store, *actors, **how)
-    for store, publish in (("disk", "publish"), ("bucket", "complete"))
+    for store, publish in STORES.items()
     for name, actors, how in (
         ("write", ("writer",), {}),
         ("bulk insert", ("writer",), {"bulk": 1.0}),

@@ -98,8 +98,8 @@ class Rates:
     """Who is about to make a call like this one is frozen every other time."""
     deadly: str = ""
     """Who is about to make a call like this one dies every other time."""
-    fate: tuple[str, str] | None = None
-    """Who (by name) dies before which call of his, the first time."""
+    fate: tuple[str, ...] = ()
+    """Who (by name) dies before which call of his (by its parts), the first time."""
 
 
 class SimulatedClock(Clock):
@@ -275,7 +275,7 @@ class World:
         if self.steps in self.planned:
             fault = self.planned[self.steps]
             return fault if actor._changes or fault not in CHANGING_ONLY else Fault.NONE
-        if self.rates.fate and self.rates.fate[0] == actor.name and self.rates.fate[1] in actor.call:
+        if (actor.name,) == self.rates.fate[:1] and all(part in actor.call for part in self.rates.fate[1:]):
             return Fault.KILLED_BEFORE
         if self.rates.deadly and self.rates.deadly in actor.call and self.choices.happens(0.5):
             return Fault.KILLED_BEFORE

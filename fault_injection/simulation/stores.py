@@ -1,7 +1,8 @@
 """The stores of the simulated world: each call of the contract is a turn, or several where a real one is.
 
-Two kinds, as different as real stores get: folders and renames (a disk, HDFS), and uploads that are
-completed (S3).  What is below is plain memory; what an actor holds is a handle that gives way first.
+Three kinds, as different as real stores get: folders and renames (a disk, HDFS), uploads that are
+completed (S3), and objects that are copied (Azure).  What is below is plain memory; what an actor
+holds is a handle that gives way first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sparkrobust.storage.contract import (
     checked,
 )
 from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.turns import CopyingStorage
 from sparkrobust.world import Clock
 
 T = TypeVar("T")
@@ -166,8 +168,8 @@ class SimulatedDisk(SimulatedStorage):
         self.delete(token)
 
 
-class SimulatedBucket(SimulatedStorage):
-    """Uploads that are completed; no folders."""
+class SimulatedObjects(SimulatedStorage):
+    """Objects in a bucket; no folders."""
 
     def __init__(self, world: World, bucket: Bucket, url: str) -> None:
         super().__init__(world)
@@ -176,10 +178,6 @@ class SimulatedBucket(SimulatedStorage):
     @property
     def url(self) -> str:
         return self._url
-
-    @property
-    def staging(self) -> Staging:
-        return Staging.MULTIPART
 
     def paths(self) -> dict[str, int]:
         return {path: len(found[0]) for path, found in self.bucket.objects.items()}
@@ -258,6 +256,17 @@ class SimulatedBucket(SimulatedStorage):
     def make_folder(self, folder: str, *, under: str = "") -> None:
         """Nothing."""
 
+    def seal(self, folder: str, sealed: str) -> None:
+        """Nothing."""
+
+
+class SimulatedBucket(SimulatedObjects):
+    """Uploads that are completed."""
+
+    @property
+    def staging(self) -> Staging:
+        return Staging.MULTIPART
+
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
         upload = self._world.ids.nonce()
         self._turn("begin upload", final_path, lambda: self.bucket.begin(final_path, upload), changes=True)
@@ -266,9 +275,6 @@ class SimulatedBucket(SimulatedStorage):
     def finish_staged(self, token: str, data: bytes) -> None:
         upload, path = _of_token(token)
         self._turn("upload", path, lambda: self.bucket.fill(upload, data), changes=True)
-
-    def seal(self, folder: str, sealed: str) -> None:
-        """Nothing."""
 
     def publish(self, staged: StagedFile) -> None:
         upload, path = _of_token(staged.token)
@@ -284,6 +290,39 @@ class SimulatedBucket(SimulatedStorage):
         self._turn("abort", path, lambda: self.bucket.abort(upload), changes=True)
 
 
+class SimulatedCopies(CopyingStorage, SimulatedObjects):
+    """Objects that are copied, by the real protocol, request by request."""
+
+    def __init__(self, world: World, bucket: Bucket, url: str) -> None:
+        super().__init__(world, bucket, url)
+        self._ids = world.ids
+
+    def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
+        return StagedBytes(self, f"{folder}/{name}", final_path)
+
+    def finish_staged(self, token: str, data: bytes) -> None:
+        self._turn("stage", token, lambda: self.bucket.put(token, data), changes=True)
+
+    def copy_if_absent(self, source: str, target: str) -> None:
+        def copy() -> None:
+            data = self._object(source)[0]
+            if target in self.bucket.objects:
+                raise AlreadyExistsError(f"there is already {target}", path=target)
+            self.bucket.put(target, data)
+
+        self._turn("copy", target, copy, changes=True)
+
+    def require_published(self, staged: StagedFile) -> None:
+        found = self.stat(staged.final_path)
+        if found is None:
+            raise NotFoundError(f"neither {staged.token} nor {staged.final_path} is there", path=staged.token)
+        if found.size != staged.size:
+            raise AlreadyExistsError(f"another object has the name {staged.final_path}", path=staged.token)
+
+
+FinishesStaged = SimulatedDisk | SimulatedBucket | SimulatedCopies
+
+
 def _token(upload: str, path: str) -> str:
     return strict_json.dumps({"upload": upload, "path": path})
 
@@ -296,7 +335,7 @@ def _of_token(token: str) -> tuple[str, str]:
 class StagedBytes(StagedWriter):
     """Bytes on their way; they are there once it is finished."""
 
-    def __init__(self, storage: SimulatedDisk | SimulatedBucket, token: str, final_path: str) -> None:
+    def __init__(self, storage: FinishesStaged, token: str, final_path: str) -> None:
         self.storage, self._token, self.final_path = storage, token, final_path
         self.data = bytearray()
         self.settled = False

@@ -17,12 +17,11 @@ from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
 from sparkrobust.core.names import ControlFolder, heartbeat_file, marker_folder
-from sparkrobust.core.written import WrittenFile
+from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
-    Staging,
     Storage,
     StorageFullError,
 )
@@ -111,6 +110,8 @@ class Control:
 
     def _sealed(self, marker: CompletionMarker) -> CompletionMarker:
         folder = self.folder
+        if not self.storage.staging.has_folders:
+            return marker
 
         def moved(file: WrittenFile) -> WrittenFile:
             return replace(file, staged=file.staged.moved(folder.staging, folder.sealed))
@@ -119,18 +120,30 @@ class Control:
 
     def verify_staged(self, files: Iterable[WrittenFile]) -> None:
         """``CorruptTableError`` unless every file lies there with its size, where the store can tell."""
-        if self.storage.staging is Staging.MULTIPART:
-            return  # the parts' tags are checked by the store when it puts them together
-        there = {info.path: info.size for info in self.storage.list(self.folder.sealed)[0]}
-        for file in files:
-            size = there.get(file.staged.token)
-            if size != file.staged.size:
+        wanted = [file.staged for file in files]
+        there = self._sizes(wanted)
+        for file in wanted:
+            if not (file.in_place or self.storage.staging.is_listed):
+                continue  # the parts' tags are checked by the store when it puts them together
+            size = there.get(file.token)
+            if size != file.size:
                 raise CorruptTableError(
-                    f"{file.staged.token} was staged with {file.staged.size} bytes and now has "
+                    f"{file.token} was staged with {file.size} bytes and now has "
                     f"{'none' if size is None else size}",
-                    path=file.staged.token,
+                    path=file.token,
                     instant=self.folder.instant,
                 )
+
+    def _sizes(self, files: Collection[StagedFile]) -> dict[str, int]:
+        """By token, as far as they can be seen."""
+        visible = [file.final_path for file in files if file.in_place]
+        found = self._table.hands.map(self.storage.stat, visible, most=_READERS)
+        sizes = {info.path: info.size for info in found if info is not None}
+        how, folder = self.storage.staging, self.folder
+        if how.is_listed and any(not file.in_place for file in files):
+            place = folder.sealed if how.has_folders else folder.staging
+            sizes |= {info.path: info.size for info in self.storage.list(place)[0]}
+        return sizes
 
     def put_compared(self) -> None:
         """The slots have the rows that the driver had counted."""
@@ -221,7 +234,7 @@ class Control:
         """
         storage, folder = self.storage, self.folder
         remove_markers(storage, folder.instant, published)
-        if storage.staging is Staging.MULTIPART:
+        if not storage.staging.has_folders:
             files, folders = storage.list(folder.path)
             for inner in folders:
                 storage.delete_tree(inner)

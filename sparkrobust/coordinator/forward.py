@@ -8,20 +8,25 @@ finished, and cleaned away, or rolled back by a writer of Hudi's that knows noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
 from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.partitions import make_partitions
 from sparkrobust.coordinator.stand_in import replace_properties, restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import Action, State
 from sparkrobust.core.names import ControlFolder, instant_file
+from sparkrobust.core.written import StagedFile
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.formats.rollback import RollbackMetadata
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import NotFoundError
+
+_LOOKERS = 16
 
 
 class Ending(Enum):
@@ -76,7 +81,7 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     Parameters
     ----------
     first_hand
-        We put this decision ourselves, just now, and it was the first one.
+        We put this decision ourselves, just now, it was the first one, and this is our first try.
     """
     folder = control.folder
     ending = _glance(table, folder, commit) if first_hand else look(table, folder, commit.action)
@@ -85,20 +90,23 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
             replace_properties(table, commit.properties)
         make_partitions(table, commit.new_partitions, folder.instant)
         reached(Point.PARTITIONS_MADE, instant=folder.instant)
-        ending = _publish(table, folder, commit)
+        ending = _publish(table, folder, commit, alone=first_hand)
     if ending is Ending.GIVEN_UP:
         _undo(table, commit)
     return ending
 
 
-def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
+def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: bool) -> Ending:
     try:
-        table.storage.publish_all(commit.files)
+        table.storage.publish_all(tuple(file for file in commit.files if not file.in_place))
+        _require_visible(table, [file for file in commit.files if file.in_place])
         reached(Point.DATA_PUBLISHED, instant=folder.instant)
-        # Once more, as near to the commit as can be, for a writer that shares no lock with us.
-        ending = _glance(table, folder, commit)
+        # Once more, as near to the commit as can be: for a writer that shares no lock with us, and
+        # for a store whose publishers have to take turns.
+        ending = table.storage.publish_last(
+            commit.commit_file, lambda: _glance(table, folder, commit), alone=alone
+        )
         if ending is None:
-            table.storage.publish(commit.commit_file)
             reached(Point.COMMIT_PUBLISHED, instant=folder.instant)
         return ending or Ending.DURABLE
     except NotFoundError:
@@ -109,6 +117,16 @@ def _publish(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
             table.storage.discard(commit.commit_file.token)
             ending = look(table, folder, commit.action)
         return ending or Ending.GIVEN_UP
+
+
+def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
+    """``NotFoundError`` unless what tasks have made visible is still there."""
+
+    def require(file: StagedFile) -> None:
+        if table.storage.stat(file.final_path) is None:
+            raise NotFoundError(f"{file.final_path} is gone", path=file.final_path)
+
+    table.hands.map(require, files, most=_LOOKERS)
 
 
 def _undo(table: HudiTable, commit: Commit) -> None:
@@ -128,4 +146,7 @@ def tidy_up(table: HudiTable, control: Control, commit: Commit) -> None:
             assert isinstance(metadata, ReplaceCommitMetadata)
             replaced = set(metadata.partition_to_replace_file_ids)
             retire_old_partitions(table, commit.properties.before, replaced, commit.partitions)
-    control.remove(published={file.final_path for file in commit.files})
+    published = {file.final_path for file in commit.files}
+    if any(file.in_place for file in commit.files):
+        delete_unnamed(table.storage, control.folder.instant, published)
+    control.remove(published)

@@ -16,7 +16,7 @@ from sparkrobust.core.names import (
 )
 from sparkrobust.core.written import uploads
 from sparkrobust.errors import CorruptTableError
-from sparkrobust.storage.contract import NotFoundError, Staging, Storage
+from sparkrobust.storage.contract import NotFoundError, Storage
 
 _SERVER_MARKERS = "MARKERS"
 _SERVER_MARKERS_TYPE = "MARKERS.type"
@@ -70,9 +70,16 @@ def heartbeats(storage: Storage) -> list[str]:
     return [name for name in storage.names(HEARTBEATS) if name.isdigit()]
 
 
+def delete_unnamed(storage: Storage, instant: str, named: Collection[str]) -> None:
+    """Delete the data files of a write that were marked, and that it does not consist of."""
+    for path, _ in list(begin_markers(storage, instant)):
+        if path not in named:
+            storage.delete(path)
+
+
 def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
     """Throw away the uploads that begin markers tell of; no store need list uploads by a prefix."""
-    if storage.staging is not Staging.MULTIPART:
+    if not storage.staging.needs_its_token:
         return
     folder = marker_folder(instant)
     for info in list(storage.walk(folder)):

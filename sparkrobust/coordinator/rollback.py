@@ -34,6 +34,8 @@ from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, Rollback
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
+_SAME_STORE = (("s3://", "s3a://"), ("abfs://", "abfss://"), ("wasb://", "wasbs://"))
+
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     """Finish pending rollbacks, end pending writes, sweep what ended ones left.
@@ -164,6 +166,13 @@ def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
     return RollbackPlan(instant_to_rollback=info, rollback_requests=tuple(requests))
 
 
+def _files_of(table: HudiTable, time: str) -> list[str]:
+    """The data files of an instant that are marked now."""
+    marked = (path for path, _ in begin_markers(table.storage, time))
+    names = ((path, BaseFileName.parse(path.rpartition("/")[2])) for path in marked)
+    return [path for path, name in names if name and name.instant == time and not problem_with(path)]
+
+
 def _absolute(table: HudiTable, path: str) -> str:
     # Hudi's plans have a local path without a scheme.
     return f"{table.storage.url.removeprefix('file://')}/{path}"
@@ -172,8 +181,10 @@ def _absolute(table: HudiTable, path: str) -> str:
 def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
     """A path of a plan, which any writer may have written, as one inside of this table."""
     root = _absolute(table, "")
-    spellings = (root, f"file:{root}", f"file://{root}", root.replace("s3://", "s3a://", 1))
-    for spelling in (*spellings, root.replace("s3a://", "s3://", 1)):
+    spellings = [root, f"file:{root}", f"file://{root}"]
+    for one, other in _SAME_STORE:
+        spellings += [root.replace(one, other, 1), root.replace(other, one, 1)]
+    for spelling in spellings:
         if absolute.startswith(spelling):
             relative = absolute[len(spelling) :]
             if problem_with(relative) is None:
@@ -207,7 +218,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         for control in controls:
             control.revoke()
         reached(Point.REVOKED, instant=failed.commit_time, rollback=rollback.time)
-        for path in victims:
+        # A task of a write in mode direct may have made another file visible since this was planned.
+        for path in dict.fromkeys((*victims, *_files_of(table, failed.commit_time))):
             storage.delete(path)
         reached(Point.FILES_DELETED, instant=failed.commit_time, rollback=rollback.time)
     elif durable or write is not None or table.timeline.is_past(failed.commit_time):

@@ -23,6 +23,7 @@ from sparkrobust.coordinator.content import content_of
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
 from sparkrobust.coordinator.heartbeat import Heartbeat
+from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.rollback import roll_back
@@ -190,7 +191,12 @@ class Transaction:
                 hint="write rows that a second reading gives again: cache them, or store them first",
             )
         markers = list(found.values())
-        self._control.verify_staged(file for marker in markers for file in marker.files)
+        files = [file for marker in markers for file in marker.files]
+        self._control.verify_staged(files)
+        visible = {file.staged.final_path for file in files if file.staged.in_place}
+        if visible:
+            # Files of attempts that lost, or died: after the commit readers would take them for rows of it.
+            delete_unnamed(self.table.storage, self.time, visible)
         reached(Point.MARKERS_READ, instant=self.time)
         return markers
 
@@ -339,12 +345,13 @@ class Transaction:
 
     def _rolled_forward(self) -> Ending:
         assert self._decided is not None
-        for _ in range(_TRIES - 1):
+        for number in range(_TRIES - 1):
             try:
-                return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+                first = self._first_hand and not number
+                return roll_forward(self.table, self._control, self._decided, first_hand=first)
             except UnavailableError:
                 self.table.clock.sleep(_PAUSE_SECONDS)
-        return roll_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
+        return roll_forward(self.table, self._control, self._decided)
 
     def _unknown(self, why: str) -> CommitUnknownError:
         return CommitUnknownError(

@@ -60,6 +60,10 @@ UPLOADS = (
     "a task or a driver that dies right after it began an upload may leave an upload that nobody sees and "
     "nobody knows: let the bucket expire incomplete uploads, later than the longest job"
 )
+COPIES = (
+    "it was tried on an emulator of Azure's blob store, not on the service, and not on accounts with a "
+    "hierarchical namespace; a service that takes its time to copy shows a file before it is whole"
+)
 OVERWRITE = (
     "between the decision of an overwrite and its commit file the old rows are read by the new properties"
 )
@@ -69,17 +73,45 @@ UNCOUNTED = (
     "plan only by Spark's own functions; rows that are made again while they are being pinned are not noticed"
 )
 
+EARLY = (
+    "files are visible before the commit, and so are those of attempts that lose and of writes that fail, "
+    "until they are deleted; readers that go by the timeline pass over them as long as the write is pending"
+)
+OUTLIVING = (
+    "where there are no folders (S3, Azure) a task that outlives its write can make a file visible after the "
+    "commit, and readers take its rows for committed a second time, until it deletes the file; if it dies "
+    "before, for ever; or after the rollback, and the file stays"
+)
+
 _LIMITS = {
     "rename": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
     "multipart": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
+    "copy": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, COPIES, OVERWRITE, UNCOUNTED),
+    "direct": (EARLY, OUTLIVING, ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
 }
 _HOW = {
     "rename": "tasks stage files in a folder that only the driver makes, and the driver renames them",
     "multipart": "tasks upload without completing, and the driver completes the uploads",
+    "copy": "tasks stage objects in the write's control folder, and the driver has the store copy them",
+    "direct": "tasks make their files visible, then put the completion marker; who lost deletes his own",
 }
 MODES = tuple(_HOW)
 
 
-def guarantees_of(mode: str, url: str) -> Guarantees:
-    """What holds for a table at this place."""
-    return Guarantees(url=url, mode=mode, how=_HOW[mode], limits=_LIMITS[mode])
+_DIRECT = (Promise.HONEST_OUTCOME,)
+_DIRECT_WITH_FOLDERS = (Promise.EXACTLY_ONCE, Promise.ONE_TRUTH, Promise.HONEST_OUTCOME)
+
+
+def guarantees_of(mode: str, url: str, *, folders: bool = False) -> Guarantees:
+    """What holds for a table at this place.
+
+    Parameters
+    ----------
+    folders
+        The store has folders, so that one can be taken away from the tasks that write in it; what is
+        promised of mode ``direct`` depends on it.
+    """
+    promises = tuple(Promise)
+    if mode == "direct":
+        promises = _DIRECT_WITH_FOLDERS if folders else _DIRECT
+    return Guarantees(url=url, mode=mode, how=_HOW[mode], promises=promises, limits=_LIMITS[mode])

@@ -36,6 +36,8 @@ class WriteResult:
     files_rewritten: int = 0
     partitions: int = 0
     bytes_written: int = 0
+    mode: str = ""
+    """How its files became visible: ``rename``, ``multipart``, ``copy``, or ``direct`` (fewer promises)."""
     slots: int = 0
     """Units of the write that completed as a whole."""
     attempts_reused: int = 0
@@ -82,6 +84,7 @@ class WriteResult:
             f"{self.operation} into {self.path}: committed as {self.instant}; rows {self.inserted} inserted, "
             f"{self.updated} updated, {self.deleted} deleted; files {self.files_created} new, "
             f"{self.files_rewritten} rewritten; {self.total_seconds:.2f} s{undone}"
+            + (", in mode direct" if self.mode == "direct" else "")
         )
 
     def _repr_html_(self) -> str:
@@ -91,6 +94,7 @@ class WriteResult:
             ("rows inserted / updated / deleted", f"{self.inserted} / {self.updated} / {self.deleted}"),
             ("files new / rewritten", f"{self.files_created} / {self.files_rewritten}"),
             ("bytes", self.bytes_written),
+            ("mode", self.mode),
             (
                 "slots / attempts reused / files discarded",
                 f"{self.slots} / {self.attempts_reused} / {self.files_discarded}",

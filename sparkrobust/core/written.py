@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkrobust.core import strict_json
 from sparkrobust.core.fields import Fields
-from sparkrobust.core.names import ControlFolder
+from sparkrobust.core.names import HOODIE, ControlFolder
 from sparkrobust.core.write_status import WriteStat
 
 
@@ -20,6 +20,15 @@ class StagedFile:
     """What the store needs to publish it: the staged path, or the upload with its parts."""
     size: int
 
+    @property
+    def in_place(self) -> bool:
+        """It has its final name already, as a task in mode ``direct`` gives it."""
+        return self.token == self.final_path
+
+    def published(self) -> StagedFile:
+        """The same once it has its final name."""
+        return replace(self, token=self.final_path)
+
     def moved(self, folder: str, to: str) -> StagedFile:
         """The same after its staging folder was renamed; a token that is no path in it stays."""
         if not self.token.startswith(f"{folder}/"):
@@ -31,6 +40,8 @@ class StagedFile:
 
         Who publishes or discards it would take away whatever it names.
         """
+        if self.in_place:
+            return not self.final_path.startswith(f"{HOODIE}/")
         return control.may_be_staged(self.token, self.final_path) or uploads(self.token, self.final_path)
 
     def to_plain(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from sparkrobust.formats.parquet import BaseFileWriter, WriteSettings
 from sparkrobust.handles.plan import Attempt, WritePlan
 from sparkrobust.handles.rows import LEADING, bytes_of, constant
 from sparkrobust.probe import Point, reached
-from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter, Staging
+from sparkrobust.storage.contract import AlreadyExistsError, StagedWriter
 
 _SAMPLE_ROWS = 4096
 _DISTINCT_TEXTS, _DISTINCT_NUMBERS = 0.9, 0.5
@@ -150,7 +150,7 @@ def begin_file(plan: WritePlan, path: str, kind: MarkerType) -> StagedWriter:
     marker = begin_marker(instant, path, kind)
     storage.make_folder(marker.rpartition("/")[0], under=marker_folder(instant))
     staged_name = f"{path.rpartition('/')[2]}.{plan.control.nonce}"
-    if storage.staging is Staging.MULTIPART:
+    if storage.staging.needs_its_token:
         # The upload first: its id, in the marker, is how a sweep finds it.
         sink = storage.stage(plan.control.staging, staged_name, path)
         _mark(plan, marker, sink.token.encode())

@@ -50,6 +50,7 @@ class WriteOptions:
     reconcile_schema: bool = False
     allow_column_drop: bool = False
     driver_bytes: int = 4 << 20
+    mode: v.Mode = v.Mode.AUTO
     on_finalized: v.OnFinalized = v.OnFinalized.REUSE
     write_id: str | None = None
     pin_input: v.PinInput = v.PinInput.AUTO

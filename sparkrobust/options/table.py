@@ -126,6 +126,16 @@ WRITE_OPTIONS = (
         "tasks would take longer; 0: never",
     ),
     Option(
+        key="hoodie.write.robust.mode",
+        field="mode",
+        kind=Kind.WORD,
+        words=v.Mode,
+        default=v.Mode.AUTO,
+        doc="how files become visible: by the best way that the store has (`sr.Table(path).guarantees()` "
+        "tells it); by copies, as on Azure, and refused elsewhere; by the tasks themselves before the "
+        "commit, which keeps fewer promises",
+    ),
+    Option(
         key="hoodie.write.robust.on.finalized",
         field="on_finalized",
         kind=Kind.WORD,

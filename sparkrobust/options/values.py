@@ -102,6 +102,14 @@ class OnFinalized(Enum):
     FAIL = "fail"
 
 
+class Mode(Enum):
+    """How files become visible."""
+
+    AUTO = "auto"
+    COPY = "copy"
+    DIRECT = "direct"
+
+
 class PinInput(Enum):
     """What is done about rows that may be others when they are read again, where nobody counts them."""
 

@@ -9,7 +9,9 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.file_ids import SizeLimits
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.handles.plan import FileOptions, Rules
-from sparkrobust.options import DuplicatePolicy, Operation, WriteOptions
+from sparkrobust.options import DuplicatePolicy, Mode, Operation, WriteOptions
+from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.direct import DirectStorage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,17 @@ class Intent:
         if self.options.operation is Operation.INSERT:
             return self.options.duplicate_policy is not DuplicatePolicy.NONE
         return True
+
+    @property
+    def mode(self) -> str:
+        """How files become visible."""
+        direct = self.options.mode is Mode.DIRECT
+        return Mode.DIRECT.value if direct else self.table.storage.staging.value
+
+    def storage_of_tasks(self) -> Storage:
+        """The table's store, as the tasks write to it."""
+        storage = self.table.storage
+        return DirectStorage(storage) if self.options.mode is Mode.DIRECT else storage
 
     def rules(self) -> Rules:
         """What the handles do with the rows of one key."""

@@ -124,7 +124,7 @@ class WriteRun:
         self, transaction: Transaction, incoming: Incoming, routed: Routed | None, expected: Expected
     ) -> list[SlotResult]:
         plan = WritePlan(
-            storage=self.intent.table.storage,
+            storage=self.intent.storage_of_tasks(),
             control=transaction.folder,
             schema=incoming.schema.arrow,
             rules=self.intent.rules(),
@@ -252,6 +252,7 @@ class WriteRun:
             operation=self.intent.options.operation.value,
             instant=transaction.time,
             completion=transaction.done.completion if transaction.done else None,
+            mode=self.intent.mode,
             slots=len({result.slot for result in results}),
             attempts_reused=sum(result.reused for result in results),
             files_discarded=sum(result.discarded for result in results),

@@ -28,6 +28,13 @@ _log = logging.getLogger("sparkrobust")
 _FEW_FILES = 32
 """Up to so many paths Spark looks at one after the other; for more it starts a job with a task for each."""
 
+_NO_FILE_SYSTEM = ("FileSystem not found", "No FileSystem for scheme")
+_CONNECTORS = {
+    "abfs": ("org.apache.hadoop:hadoop-azure", "spark.hadoop.fs.azure.*"),
+    "wasb": ("org.apache.hadoop:hadoop-azure", "spark.hadoop.fs.azure.*"),
+    "s3a": ("org.apache.hadoop:hadoop-aws", "spark.hadoop.fs.s3a.*"),
+}
+
 Value = str | bool | int | float | None
 
 
@@ -134,11 +141,27 @@ def _scan(
     # What the files hold is known: nothing has to be merged.
     reader = reader.option("mergeSchema", "false")
     found = None
-    if len(files) > _FEW_FILES and not is_remote(spark):
-        found = _by_pattern(reader, table, listing, files)
-    if found is None:
-        found = reader.parquet(*(f"{root}/{_escaped(file.path)}" for file in files))
+    try:
+        if len(files) > _FEW_FILES and not is_remote(spark):
+            found = _by_pattern(reader, table, listing, files)
+        if found is None:
+            found = reader.parquet(*(f"{root}/{_escaped(file.path)}" for file in files))
+    except Exception as error:
+        if not any(words in str(error) for words in _NO_FILE_SYSTEM):
+            raise
+        raise _no_file_system(root) from error
     return found.select(*(_as(new, kinds.get(new.name, new.dataType)) for new in schema))
+
+
+def _no_file_system(url: str) -> UnsupportedTableError:
+    """What Spark lacks: writing goes through our own client, reading through Hadoop's."""
+    scheme = url.partition("://")[0]
+    package, keys = _CONNECTORS.get(scheme.removesuffix("s"), ("of that store", "its keys"))
+    return UnsupportedTableError(
+        f"this Spark session has no file system for {scheme}://, by which Spark reads",
+        path=url,
+        hint=f"give the session the package {package}, of its own Hadoop's version, and {keys}",
+    )
 
 
 def _by_pattern(

@@ -12,7 +12,7 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.guarantees import Guarantees, guarantees_of
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import CorruptTableError
+from sparkrobust.errors import CorruptTableError, InvalidOptionError
 from sparkrobust.spark.schema import to_spark
 from sparkrobust.storage.resolve import storage_for
 
@@ -25,7 +25,7 @@ class Table:
     path
         As for ``save`` and ``load``.
     options
-        Of the store (``fs.s3a.*``).
+        Of the store (``fs.s3a.*``, ``fs.azure.*``).
     """
 
     def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
@@ -63,9 +63,19 @@ class Table:
         self._table.reload()
         return self._table.base_files()
 
-    def guarantees(self) -> Guarantees:
-        """How writes to this table become visible, what they promise, and where that ends."""
-        return guarantees_of(self._table.storage.staging.value, self._table.storage.url)
+    def guarantees(self, mode: str = "auto") -> Guarantees:
+        """How writes to this table become visible, what they promise, and where that ends.
+
+        Parameters
+        ----------
+        mode
+            ``hoodie.write.robust.mode`` of the writes.
+        """
+        storage = self._table.storage
+        if mode not in ("auto", "direct", storage.staging.value):
+            raise InvalidOptionError(f"writes at {storage.url} can't be made in mode {mode!r}")
+        how = storage.staging.value if mode == "auto" else mode
+        return guarantees_of(how, storage.url, folders=storage.staging.has_folders)
 
     def recover(self, *, even_alive: bool = False) -> list[Recovered]:
         """End every pending write: commit what is all there, roll back the others; say which.

@@ -31,14 +31,14 @@ from sparkrobust.errors import (
     OperationCancelled,
 )
 from sparkrobust.formats.schema import TableSchema
-from sparkrobust.options import Given, Operation, WriteOptions, parse
+from sparkrobust.options import Given, Mode, Operation, WriteOptions, parse
 from sparkrobust.spark.intent import Intent
 from sparkrobust.spark.interrupts import Interrupts, JobGroup, Terminated
 from sparkrobust.spark.pipeline import WriteRun
 from sparkrobust.spark.prepare import check_fields
 from sparkrobust.spark.progress import watching
 from sparkrobust.spark.schema import to_arrow
-from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.contract import Staging, Storage
 from sparkrobust.storage.resolve import require_put_if_absent, storage_for
 from sparkrobust.world import Clock, Hands, Ids
 
@@ -46,6 +46,8 @@ __all__ = ["CommitOutcome", "WriteResult", "Writer", "write"]
 
 _log = logging.getLogger("sparkrobust")
 
+_SAID: set[str] = set()
+"""The tables of which it was said that they are written in mode direct."""
 _MODES = {
     "append": "append",
     "overwrite": "overwrite",
@@ -144,6 +146,7 @@ class Writer:
         if parsed.ignored:
             _log.info("options that mean nothing here: %s", ", ".join(sorted(parsed.ignored)))
         storage = storage_for(str(target), parsed.storage)
+        _look_at_mode(parsed.mode, storage)
         return _save(self._df, storage, parsed, self._mode)
 
     def _given(self) -> Given:
@@ -165,6 +168,23 @@ class Writer:
         """As :meth:`saveAsTable`."""
         raise InvalidInputError(
             f"insertInto({name!r}) needs a catalog that knows Hudi", hint="use save(path)"
+        )
+
+
+def _look_at_mode(mode: Mode, storage: Storage) -> None:
+    if mode is Mode.COPY and storage.staging is not Staging.COPY:
+        raise InvalidOptionError(
+            f"hoodie.write.robust.mode=copy is for stores that publish by copying; at {storage.url} auto "
+            f"means {storage.staging.value}, which promises the same",
+            path=storage.url,
+            hint="leave the option out",
+        )
+    if mode is Mode.DIRECT and storage.url not in _SAID:
+        _SAID.add(storage.url)
+        _log.warning(
+            "hoodie.write.robust.mode=direct: files of %s are visible before their commit; what is promised "
+            "then, sr.Table(path).guarantees(mode='direct') tells",
+            storage.url,
         )
 
 

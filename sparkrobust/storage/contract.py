@@ -16,7 +16,7 @@ Everything that the protocols rest on is here, with its meaning under races:
   object (``publish``), or thrown away (``discard``).  A publish may be repeated: a second one
   finds the final object there.  A staging folder can be taken out of reach of those who still write
   in it (``seal``).
-* *folders*: writing makes none.  On a store that has folders (``Staging.RENAME``), a write, a put
+* *folders*: writing makes none.  On a store that has folders (``Staging.has_folders``), a write, a put
   or a stage into a missing one is a :class:`NotFoundError`, so that a task whose folder was taken
   away can't bring it back; only ``make_folder``, ``make_staging`` and ``publish`` (which holds
   bytes that a driver decided on) make folders.  An object store has none, and nothing to miss.
@@ -30,13 +30,16 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from sparkrobust.core.names import is_inside
 from sparkrobust.core.written import StagedFile as StagedFile
 from sparkrobust.errors import CorruptTableError, InternalError, RobustWriteError
+
+Ended = TypeVar("Ended")
 
 
 class NotFoundError(RobustWriteError):
@@ -86,6 +89,23 @@ class Staging(Enum):
     """Staged in a folder of the table, published by a rename that replaces nothing."""
     MULTIPART = "multipart"
     """Staged as an upload that is not completed, published by completing it."""
+    COPY = "copy"
+    """Staged as an object of its own, published by a copy that replaces nothing; then the source goes."""
+
+    @property
+    def has_folders(self) -> bool:
+        """A folder has to be made, can be taken away from those who write in it, and can be sealed."""
+        return self is Staging.RENAME
+
+    @property
+    def is_listed(self) -> bool:
+        """Staged files are listed, each with its size and by its token."""
+        return self is not Staging.MULTIPART
+
+    @property
+    def needs_its_token(self) -> bool:
+        """Only who knows its token can find a staged file that nobody wants."""
+        return self is Staging.MULTIPART
 
 
 class StagedWriter(io.RawIOBase, ABC):
@@ -204,7 +224,7 @@ class Storage(ABC):
 
         The token is the one of ``StagedFile.moved``.  A file that was being written is lost.  Again:
         fine; ``NotFoundError`` where neither folder is there.  On a store without folders nothing is
-        done, and nothing is lost.  Only drivers call it.
+        done, nothing is lost, and tokens stay.  Only drivers call it.
         """
 
     @abstractmethod
@@ -224,9 +244,37 @@ class Storage(ABC):
         for one in staged:
             self.publish(one)
 
+    def publish_last(
+        self, staged: StagedFile, look: Callable[[], Ended | None], *, alone: bool = False
+    ) -> Ended | None:
+        """Publish what nothing comes after, unless a look says that the end has come already.
+
+        However long a caller sleeps in here, and whatever was deleted meanwhile, what was published
+        once is not published again.  Where a publish consumes in one step that is so by itself.
+
+        Parameters
+        ----------
+        look
+            Whether it was published, whatever became of it since; asked right before it is published.
+        alone
+            We have staged it, nobody but us can have tried yet, and we not more than this once.
+
+        Returns
+        -------
+        What the look said; ``None`` if it said nothing, and the file is published now.
+        """
+        ended = look()
+        if ended is None:
+            self.publish(staged)
+        return ended
+
     @abstractmethod
     def discard(self, token: str) -> None:
-        """Throw away a staged file by its token; one already gone or published is left alone."""
+        """Throw away a staged file by its token; one already gone or published is left alone.
+
+        Where staged files are copied, one that is not finished yet has nothing to be thrown away: it
+        may still come to be, and lies there until its write is swept.
+        """
 
 
 def checked(path: str) -> str:

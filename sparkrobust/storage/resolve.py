@@ -12,9 +12,11 @@ import re
 from collections.abc import Mapping
 
 from sparkrobust.errors import InvalidInputError, TableNotFoundError, UnsupportedTableError
+from sparkrobust.storage import azure_settings
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.object_store import ObjectStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.world import Ids
 
@@ -23,16 +25,18 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 _NO_ADAPTER = "the store can put if absent, but there is no adapter for it yet"
 _CHECK_THEN_WRITE = "clients look whether the name is free and write then, so two writers can both win"
+_NOT_SEEN = "that its client's conditional puts and copies hold there was never seen, for want of a server"
+_NOT_HADOOPS = "Spark can't read it; write abfss://container@account.dfs.core.windows.net/path"
 _READ_ONLY = "nothing can be written there safely"
 
 _REFUSED = {
-    "abfs": _NO_ADAPTER,
-    "abfss": _NO_ADAPTER,
     "adl": "the service is retired",
+    "az": _NOT_HADOOPS,
+    "azure": _NOT_HADOOPS,
     "dbfs": "its put-if-absent could not be measured",
     "ftp": _CHECK_THEN_WRITE,
-    "gcs": _NO_ADAPTER,
-    "gs": _NO_ADAPTER,
+    "gcs": _NOT_SEEN,
+    "gs": _NOT_SEEN,
     "hdfs": _NO_ADAPTER,
     "http": _READ_ONLY,
     "https": _READ_ONLY,
@@ -40,11 +44,9 @@ _REFUSED = {
     "sftp": _CHECK_THEN_WRITE,
     "smb": _CHECK_THEN_WRITE,
     "viewfs": _NO_ADAPTER,
-    "wasb": _NO_ADAPTER,
-    "wasbs": _NO_ADAPTER,
     "webhdfs": "creating a file there makes its missing folders, which would bring back what was taken away",
 }
-_WAY_OUT = "keep the table on a local or shared disk (a plain path) or on S3 (s3a://...)"
+_WAY_OUT = "keep the table on a local or shared disk (a plain path), S3 (s3a://...) or Azure (abfss://...)"
 
 
 def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
@@ -53,9 +55,10 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
     Parameters
     ----------
     path
-        A plain path, a ``file:`` URL, or ``s3://`` / ``s3a://bucket/path``.
+        A plain path, a ``file:`` URL, ``s3://`` / ``s3a://bucket/path``, or
+        ``abfss://container@account.dfs.core.windows.net/path`` (``abfs``, ``wasbs`` and ``wasb`` likewise).
     options
-        Options of the store (``fs.s3a.*``); others are ignored.
+        Options of the store (``fs.s3a.*``, ``fs.azure.*``); others are ignored.
 
     Raises
     ------
@@ -72,6 +75,8 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
         return LocalStorage(_local_path(rest, path))
     if scheme in ("s3", "s3a"):
         return S3Storage(path, options)
+    if scheme in azure_settings.SCHEMES:
+        return ObjectStorage(path, options)
     if scheme == "memory":
         return _memory(rest)
     raise UnsupportedTableError(f"no table can be kept under {scheme}: {_reason(scheme)}", hint=_WAY_OUT)

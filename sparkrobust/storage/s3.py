@@ -18,7 +18,6 @@ There are no folders: making one does nothing, and none is ever missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sparkrobust.errors import CorruptTableError, InternalError, InvalidInputError, UnavailableError
@@ -34,6 +33,7 @@ from sparkrobust.storage.contract import (
     checked,
     enclosing,
 )
+from sparkrobust.storage.parallel import all_at_once
 from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3_files import MARK, S3File, S3StagedWriter, Upload, abort
 from sparkrobust.storage.s3_requests import DEFAULT_PATIENCE, Refused, Requests, Unclear
@@ -42,7 +42,6 @@ from sparkrobust.world import Ids
 
 _SCHEMES = ("s3", "s3a")
 _PAGE = 1000
-_PUBLISHERS = 16
 _DELETE_ROUNDS = 100
 _IDS = Ids()
 _SETTLING = Patience(tries=8, first_pause=0.1, longest_pause=3.0)
@@ -304,17 +303,7 @@ class S3Storage(Storage):
         return unclear
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:
-        everything = [*staged]
-        if not everything:
-            return
-        with ThreadPoolExecutor(min(_PUBLISHERS, len(everything))) as pool:
-            running = [pool.submit(self.publish, one) for one in everything]
-            try:
-                for one in running:
-                    one.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        all_at_once(self.publish, staged)
 
     def discard(self, token: str) -> None:
         upload = Upload.of_token(token)

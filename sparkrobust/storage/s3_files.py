@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from sparkrobust.core import strict_json
 from sparkrobust.core.fields import is_text
 from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
 from sparkrobust.storage.contract import ChangedError, StagedFile, StagedWriter, checked
+from sparkrobust.storage.ranged import TAIL, RangedFile
 from sparkrobust.storage.s3_requests import Refused, Requests
 from sparkrobust.world import Ids
 
@@ -24,79 +24,26 @@ _TOKEN_LIMIT = 2 << 20
 MARK = "sparkrobust"
 """Metadata key of a random word in each object of ours: it tells our own object from another's."""
 
-_TAIL = 64 << 10
-_READ_AHEAD = 1 << 20
-_LONGEST_READ = 8 << 20
-
 
 # -- reading ------------------------------------------------------------------------------------
 
 
-class S3File(io.RawIOBase):
-    """A seekable file over ranged GETs, all of one version of the object.
-
-    Made for parquet: the first request brings the end, where the footer is, and with it the size;
-    a read brings a bit more than was asked for, and ever more while it goes on where the last ended.
-    """
+class S3File(RangedFile):
+    """Ranged GETs, all of one version of the object; the first one brings its end, and with it the size."""
 
     def __init__(self, requests: Requests, path: str, key: str) -> None:
         self._requests, self._path, self._key = requests, path, key
-        self._position = 0
-        self._ahead = _READ_AHEAD
-        self._tail_start, self._tail = 0, b""
-        self._block_start, self._block = 0, b""
+        self._version = ""
         try:
-            answer = requests.repeated("get_object", path, Key=key, Range=f"bytes=-{_TAIL}")
+            answer = requests.repeated("get_object", path, Key=key, Range=f"bytes=-{TAIL}")
         except Refused as refused:
             if refused.status != 416:
                 raise requests.error_of(refused, "read", path) from None
-            self._size, self._version = 0, ""  # only an empty object has no last bytes
+            super().__init__(0, b"")  # only an empty object has no last bytes
             return
-        self._tail = answer["Data"]
         self._version = answer["ETag"]
-        self._size = int(str(answer.get("ContentRange", "")).rpartition("/")[2] or answer["ContentLength"])
-        self._tail_start = self._size - len(self._tail)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError("a position before the beginning")
-        self._position = base + offset
-        return self._position
-
-    def readall(self) -> bytes:
-        return self.read(max(self._size - self._position, 0)) or b""
-
-    def readinto(self, buffer: Any, /) -> int:
-        with memoryview(buffer) as view, view.cast("B") as target:
-            done = 0
-            while done < len(target) and self._position < self._size:
-                piece = self._piece(self._position, len(target) - done)
-                target[done : done + len(piece)] = piece
-                done += len(piece)
-                self._position += len(piece)
-            return done
-
-    def _piece(self, start: int, wanted: int) -> bytes:
-        """Some bytes from ``start`` on, at least one."""
-        if start >= self._tail_start:
-            return self._tail[start - self._tail_start :][:wanted]
-        block_end = self._block_start + len(self._block)
-        if not self._block_start <= start < block_end:
-            goes_on = start == block_end and start > 0
-            self._ahead = min(self._ahead * 2, _LONGEST_READ) if goes_on else _READ_AHEAD
-            length = min(max(wanted, self._ahead), _LONGEST_READ, self._tail_start - start)
-            self._block_start, self._block = start, self._range(start, length)
-        return self._block[start - self._block_start :][:wanted]
+        size = str(answer.get("ContentRange", "")).rpartition("/")[2] or answer["ContentLength"]
+        super().__init__(int(size), answer["Data"])
 
     def _range(self, start: int, length: int) -> bytes:
         wanted = f"bytes={start}-{start + length - 1}"

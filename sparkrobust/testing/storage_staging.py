@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 
-from sparkrobust.errors import CorruptTableError
+from sparkrobust.errors import CorruptTableError, RobustWriteError, UnavailableError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
     StagedFile,
+    Staging,
     Storage,
 )
 from sparkrobust.testing import storage_races as races
@@ -95,6 +96,60 @@ class StagingCases(StorageCases):
             assert won.count(True) == 1
             assert storage.read(f"a/{number}") == b"%d" % won.index(True)
 
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_what_is_published_last_can_not_be_published_again_from_anything(
+        self, storage: Storage, second: Storage, alone: bool
+    ) -> None:
+        file = staged(storage, "a/final", b"data")
+        assert storage.publish_last(file, lambda: None, alone=alone) is None
+        assert second.publish_last(file, lambda: second.stat("a/final")) == storage.stat("a/final")
+        assert storage.read("a/final") == b"data"
+        storage.delete("a/final")
+        for publish in (storage.publish, lambda one: second.publish_last(one, lambda: None)):
+            with pytest.raises(NotFoundError):
+                publish(file)
+        assert storage.stat("a/final") is None
+
+    def test_what_has_ended_is_not_published(self, storage: Storage) -> None:
+        file = staged(storage, "a/final", b"data")
+        assert storage.publish_last(file, lambda: "ended") == "ended"
+        assert storage.stat("a/final") is None
+
+    def test_who_slept_before_publishing_the_last_file_can_not_bring_it_back(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        file = staged(storage, "a/final", b"data")
+
+        def sleep_until_all_is_over() -> None:
+            second.publish_last(file, lambda: None)
+            storage.delete("a/final")
+
+        with pytest.raises(RobustWriteError):
+            storage.publish_last(file, sleep_until_all_is_over, alone=True)
+        assert storage.stat("a/final") is None
+
+    def test_racing_publishers_of_the_last_file_publish_it_once(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        def publish(file: StagedFile, which: int) -> bool:
+            handle = [storage, second][which % 2]
+            try:
+                handle.publish_last(file, lambda: handle.stat(file.final_path))
+            except (UnavailableError, NotFoundError):
+                return False
+            return True
+
+        for number in range(self.race_rounds // 4):
+            file = staged(storage, f"a/{number}", b"data", f"file {number}")
+            done = races.together(4, partial(publish, file))
+            if not any(done):
+                storage.publish_last(file, lambda: None)
+            assert storage.read(f"a/{number}") == b"data"
+            storage.delete(f"a/{number}")
+            storage.discard(file.token)
+            with pytest.raises(NotFoundError):
+                storage.publish_last(file, lambda: None)
+
     def test_many_files_are_published_at_once(self, storage: Storage, second: Storage) -> None:
         files = [staged(storage, f"a/{number:02d}", b"%d" % number, f"f{number}") for number in range(40)]
         storage.publish_all(files)
@@ -118,6 +173,8 @@ class StagingCases(StorageCases):
     def test_a_file_is_discarded_by_the_token_known_before_its_first_byte(
         self, storage: Storage, second: Storage
     ) -> None:
+        if storage.staging is Staging.COPY:
+            pytest.skip("on this store a staged name can't be taken away before there is something under it")
         with storage.stage("staging", "one", "a/final") as writer:
             second.discard(writer.token)
             with pytest.raises(NotFoundError):
@@ -188,7 +245,8 @@ class StagingCases(StorageCases):
         storage.publish(files[0])
         storage.seal("staging", "sealed")
         second.seal("staging", "sealed")
-        moved = [file.moved("staging", "sealed") for file in files]
+        seals = storage.staging.has_folders
+        moved = [file.moved("staging", "sealed") if seals else file for file in files]
         second.publish(moved[1])
         storage.publish_all(moved)
         assert [storage.read(path) for path in paths_of(storage, "a")] == [b"0", b"1", b"2"]

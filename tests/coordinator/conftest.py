@@ -1,6 +1,6 @@
-"""The S3 server is the one that the stores are tested with."""
+"""The servers are those that the stores are tested with."""
 
 from tests.coordinator.writes import storage, table
-from tests.storage.conftest import s3_server, s3_table
+from tests.storage.conftest import azure_server, azure_table, s3_server, s3_table
 
-__all__ = ["s3_server", "s3_table", "storage", "table"]
+__all__ = ["azure_server", "azure_table", "s3_server", "s3_table", "storage", "table"]

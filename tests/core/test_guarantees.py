@@ -13,10 +13,19 @@ def test_a_mode_tells_every_promise_and_every_limit(mode: str) -> None:
     lines = str(found).splitlines()
     assert lines[0] == f"file:///t: mode {mode}; {found.how}"
     assert [line for line in lines if line.startswith("  ")] == [
-        *(f"  {number}. {promise.value}" for number, promise in enumerate(Promise, 1)),
+        *(f"  {number}. {promise.value}" for number, promise in enumerate(found.promises, 1)),
         *(f"  - {limit}" for limit in found.limits),
     ]
     assert len(found.limits) >= 5
+    assert (set(found.promises) == set(Promise)) is (mode != "direct")
+
+
+def test_mode_direct_does_not_promise_that_nothing_spurious_shows_nor_that_no_zombie_wins() -> None:
+    without, with_folders = (
+        set(guarantees_of("direct", "t", folders=there).promises) for there in (False, True)
+    )
+    assert without == {Promise.HONEST_OUTCOME}
+    assert with_folders == set(Promise) - {Promise.NOTHING_SPURIOUS, Promise.NO_ZOMBIE}
 
 
 def test_a_notebook_shows_them_with_nothing_of_the_users_as_markup() -> None:

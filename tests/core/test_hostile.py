@@ -49,7 +49,6 @@ ELSEWHERE = [
     "../../x",
     "/etc/passwd",
     PROPERTIES,
-    FINAL,
     FOLDER.path,
     FOLDER.gate,
     FOLDER.decision,
@@ -98,7 +97,19 @@ def test_no_control_object_names_staged_bytes_outside_of_its_own_write(token: st
             parse(kind, resealed(kind, change))
 
 
-@pytest.mark.parametrize("path", [FOLDER.gate, FOLDER.decision, FOLDER.finalize, f"{FOLDER.staging}/{NAME}"])
+def test_a_data_file_may_have_its_final_name_already_as_in_mode_direct() -> None:
+    def in_place(body: Any) -> None:
+        body["files"][0]["staged" if "attempt" in body else "token"] = (
+            {**body["files"][0]["staged"], "token": FINAL} if "attempt" in body else FINAL
+        )
+
+    assert parse(Kind.COMPLETION, resealed(Kind.COMPLETION, in_place)).files[0].staged.in_place
+    assert parse(Kind.DECISION, resealed(Kind.DECISION, in_place)).files[0].in_place
+
+
+@pytest.mark.parametrize(
+    "path", [FOLDER.gate, FOLDER.decision, FOLDER.finalize, f"{FOLDER.staging}/{NAME}", FINAL]
+)
 def test_a_decision_takes_nothing_but_a_staged_commit_for_the_commit_file(path: str) -> None:
     with pytest.raises(CorruptTableError, match="a staged file of"):
         parse(Kind.DECISION, resealed(Kind.DECISION, lambda body: body["commit"].update(token=path)))

@@ -77,6 +77,11 @@ def test_what_went_wrong_on_the_way_is_at_the_end_of_the_line(more: dict[str, ob
     )
 
 
+def test_a_write_in_mode_direct_says_so_in_its_line() -> None:
+    shown = str(WriteResult.of_stats([], path="t", operation="o", instant="7", mode="direct"))
+    assert shown.endswith("0.00 s, in mode direct")
+
+
 def test_a_write_that_was_none_says_why() -> None:
     assert str(WriteResult(path="t", operation="insert")) == "insert into t: ignored, there is a table"
     again = WriteResult(path="t", operation="insert", instant="7", earlier=True)
@@ -89,6 +94,7 @@ def test_a_notebook_shows_a_table_in_which_nothing_of_the_users_is_markup() -> N
         path="<t>",
         operation="up&sert",
         instant="7",
+        mode="rename",
         slots=5,
         attempts_reused=6,
         files_discarded=8,
@@ -101,6 +107,7 @@ def test_a_notebook_shows_a_table_in_which_nothing_of_the_users_is_markup() -> N
         "<tr><th>rows inserted / updated / deleted</th><td>4 / 5 / 7</td></tr>"
         "<tr><th>files new / rewritten</th><td>1 / 2</td></tr>"
         "<tr><th>bytes</th><td>111</td></tr>"
+        "<tr><th>mode</th><td>rename</td></tr>"
         "<tr><th>slots / attempts reused / files discarded</th><td>5 / 6 / 8</td></tr>"
         "<tr><th>seconds: re&lt;ad</th><td>1.250</td></tr></table>"
     )

@@ -59,8 +59,8 @@ CHANCE = {
 }
 PROVIDES_CHANCE = {"world.py"}
 MAKES_TEST_DATA = {"testing"}
-LOADS_BY_NAME = {"__init__.py", "storage/s3_settings.py"}
-"""The public surface, whose names are loaded when used; and the client of a store, the same."""
+LOADS_BY_NAME = {"__init__.py", "storage/s3_settings.py", "storage/azure_settings.py"}
+"""The public surface, whose names are loaded when used; and the clients of stores, the same."""
 PURE = {"core", "errors", "options"}
 NOT_PURE = {
     "asyncio",

@@ -98,8 +98,8 @@ class Driver:
         self.reached = False
 
 
-def patched(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """A driver whose every storage call passes through here."""
+def patched(monkeypatch: pytest.MonkeyPatch, kind: type[Storage] = LocalStorage) -> Driver:
+    """A driver whose every call to this kind of storage passes through here."""
     driver = Driver()
 
     def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
         return call
 
-    for name, original in inspect.getmembers(LocalStorage, inspect.isfunction):
+    for name, original in inspect.getmembers(kind, inspect.isfunction):
         if name in dir(Storage) and not name.startswith("_"):
-            monkeypatch.setattr(LocalStorage, name, watched(name, original))
+            monkeypatch.setattr(kind, name, watched(name, original))
     return driver

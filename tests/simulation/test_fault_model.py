@@ -22,6 +22,13 @@ def test_nothing_is_promised_of_what_is_out_of_scope_and_something_of_all_else()
     assert all(not fault.simulated for fault in FAULTS if fault.verdict is Verdict.OUT_OF_SCOPE)
 
 
+def test_of_mode_direct_less_is_promised() -> None:
+    on_a_disk = guarantees_of("direct", "/t", folders=True).promises
+    elsewhere = guarantees_of("direct", "s3a://b/t").promises
+    assert set(on_a_disk) == set(Promise) - {Promise.NOTHING_SPURIOUS, Promise.NO_ZOMBIE}
+    assert elsewhere == (Promise.HONEST_OUTCOME,)
+
+
 @pytest.mark.parametrize("staging", Staging)
 def test_every_way_of_staging_has_its_guarantees(staging: Staging) -> None:
     found = guarantees_of(staging.value, "s3a://bucket/<table>")

@@ -12,10 +12,11 @@ for suite in ("races", "cases", "reading", "writing", "staging"):
     pytest.register_assert_rewrite(f"sparkrobust.testing.storage_{suite}")
 pytest.register_assert_rewrite("sparkrobust.testing.locks")
 
+from sparkrobust.storage.object_store import ObjectStorage  # noqa: E402
 from sparkrobust.storage.patience import Patience  # noqa: E402
 from sparkrobust.storage.s3 import S3Storage  # noqa: E402
 from sparkrobust.storage.s3_settings import S3Settings, client_of  # noqa: E402
-from tests.servers import S3Server, Unavailable, s3  # noqa: E402
+from tests.servers import AzureServer, S3Server, Unavailable, azurite, s3  # noqa: E402
 
 BUCKET = "tables"
 QUICK = Patience(tries=3, first_pause=0.02, longest_pause=0.1)
@@ -38,6 +39,24 @@ def s3_table(s3_server: S3Server) -> Callable[[], S3Storage]:
     """Makes handles on one fresh root in the bucket; publishing gives up early."""
     root = f"s3a://{BUCKET}/test/{uuid.uuid4().hex[:8]}"
     return lambda: S3Storage(root, s3_server.options(), settling=QUICK)
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """A real Azure emulator with one container."""
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    try:
+        with azurite(tmp_path_factory.mktemp("azurite")) as server:
+            yield server
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def azure_table(azure_server: AzureServer) -> Callable[[], ObjectStorage]:
+    """Makes handles on one fresh root in the container."""
+    root = azure_server.url(f"test/{uuid.uuid4().hex[:8]}")
+    return lambda: ObjectStorage(root, azure_server.options())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from sparkrobust.storage import posix
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.object_store import ObjectStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.testing.storage import StorageContract
 
@@ -83,3 +84,12 @@ class TestS3(PickledContract):
     @pytest.fixture
     def storage(self, s3_table: Callable[[], S3Storage]) -> S3Storage:
         return s3_table()
+
+
+class TestAzure(PickledContract):
+    race_rounds = 8
+    odd_names_refused = frozenset({"back\\slash"})
+
+    @pytest.fixture
+    def storage(self, azure_table: Callable[[], ObjectStorage]) -> ObjectStorage:
+        return azure_table()

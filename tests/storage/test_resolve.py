@@ -63,8 +63,8 @@ def test_s3_is_spelled_as_the_user_spells_it(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("gs://b/t", "no adapter"),
-        ("abfss://c@account/t", "no adapter"),
+        ("gs://b/t", "was never seen"),
+        ("az://c/t", "write abfss://"),
         ("hdfs://namenode/t", "no adapter"),
         ("webhdfs://namenode/t", "missing folders"),
         ("ftp://host/t", "both win"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.servers import S3Server, Unavailable
+from tests.servers import AzureServer, S3Server, Unavailable
 
 
 @pytest.fixture
@@ -21,10 +21,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fake_go(folder: Path, script: str) -> None:
-    go = folder / "bin" / "go"
-    go.write_text(f"#!/bin/sh\n{script}\n")
-    go.chmod(go.stat().st_mode | stat.S_IXUSR)
+def fake(folder: Path, name: str, script: str) -> None:
+    program = folder / "bin" / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
 def test_without_go_the_reason_says_so(empty_cache: Path) -> None:
@@ -33,16 +33,38 @@ def test_without_go_the_reason_says_so(empty_cache: Path) -> None:
 
 
 def test_a_build_that_fails_leaves_nothing_and_says_why(empty_cache: Path) -> None:
-    fake_go(empty_cache, "echo no such module >&2; exit 1")
+    fake(empty_cache, "go", "echo no such module >&2; exit 1")
     with pytest.raises(Unavailable, match="no such module"):
         servers.versitygw_binary()
     assert [path.name for path in servers.cache_folder().iterdir()] == ["versitygw.lock"]
 
 
 def test_the_server_is_built_once(empty_cache: Path) -> None:
-    fake_go(empty_cache, 'echo built >> "$XDG_CACHE_HOME/count"; echo program > "$GOBIN/versitygw"')
+    fake(empty_cache, "go", 'echo built >> "$XDG_CACHE_HOME/count"; echo program > "$GOBIN/versitygw"')
     assert servers.versitygw_binary() == servers.versitygw_binary()
     assert (empty_cache / "cache" / "count").read_text() == "built\n"
+
+
+def test_without_npm_the_reason_says_so(empty_cache: Path) -> None:
+    with pytest.raises(Unavailable, match="is not installed"):
+        servers.azurite_folder()
+
+
+def test_an_installation_that_fails_leaves_nothing_and_says_why(empty_cache: Path) -> None:
+    fake(empty_cache, "node", "exit 0")
+    fake(empty_cache, "npm", "echo no such package >&2; exit 1")
+    with pytest.raises(Unavailable, match="no such package"):
+        servers.azurite_folder()
+    assert [path.name for path in servers.cache_folder().iterdir()] == ["azurite.lock"]
+
+
+def test_the_emulator_listens_on_loopback_and_is_gone_afterwards(
+    azure_server: AzureServer, tmp_path: Path
+) -> None:
+    with servers.azurite(tmp_path) as second:
+        assert second.port != azure_server.port
+        assert servers.listens(second.port)
+    assert not servers.listens(second.port)
 
 
 def test_the_server_listens_on_loopback_and_is_gone_afterwards(s3_server: S3Server, tmp_path: Path) -> None:
