@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from sparkrobust.errors import InvalidInputError, TableNotFoundError, UnsupportedTableError
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
+from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
@@ -33,18 +34,19 @@ _REFUSED = {
     "ftp": _CHECK_THEN_WRITE,
     "gcs": _NO_ADAPTER,
     "gs": _NO_ADAPTER,
-    "hdfs": _NO_ADAPTER,
     "http": _READ_ONLY,
     "https": _READ_ONLY,
     "s3n": "it is the name of a client that Hadoop has given up; write s3a",
     "sftp": _CHECK_THEN_WRITE,
     "smb": _CHECK_THEN_WRITE,
-    "viewfs": _NO_ADAPTER,
+    "viewfs": "it may lead to several clusters, and nothing can be renamed from one to another",
     "wasb": _NO_ADAPTER,
     "wasbs": _NO_ADAPTER,
     "webhdfs": "creating a file there makes its missing folders, which would bring back what was taken away",
 }
-_WAY_OUT = "keep the table on a local or shared disk (a plain path) or on S3 (s3a://...)"
+_WAY_OUT = (
+    "keep the table on a local or shared disk (a plain path), on S3 (s3a://...) or on HDFS (hdfs://...)"
+)
 
 
 def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
@@ -53,9 +55,9 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
     Parameters
     ----------
     path
-        A plain path, a ``file:`` URL, or ``s3://`` / ``s3a://bucket/path``.
+        A plain path, a ``file:`` URL, ``s3://`` / ``s3a://bucket/path``, or ``hdfs://host:port/path``.
     options
-        Options of the store (``fs.s3a.*``); others are ignored.
+        Options of the store (``fs.s3a.*``, ``dfs.*``); others are ignored.
 
     Raises
     ------
@@ -72,6 +74,8 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
         return LocalStorage(_local_path(rest, path))
     if scheme in ("s3", "s3a"):
         return S3Storage(path, options)
+    if scheme == "hdfs":
+        return HdfsStorage(path, options)
     if scheme == "memory":
         return _memory(rest)
     raise UnsupportedTableError(f"no table can be kept under {scheme}: {_reason(scheme)}", hint=_WAY_OUT)

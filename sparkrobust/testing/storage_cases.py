@@ -34,6 +34,9 @@ class StorageCases:
     in_other_processes = True
     """Whether a pickled copy reaches the same objects from another process."""
 
+    forbidden_in_names = ""
+    """Characters that no name on this store may have; it has to say so."""
+
     @pytest.fixture
     def storage(self) -> Storage:
         """An empty root."""
