@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sparkrobust.storage.hdfs import HdfsStorage
+from sparkrobust.testing.storage_writing import WritingCases
 from tests.storage.test_contract import PickledContract as _PickledContract
 
 
@@ -21,11 +22,10 @@ class TestHdfs(_PickledContract):
         return storage
 
 
-class TestHdfsBeforeThereIsATable(_PickledContract):
+class TestHdfsBeforeThereIsATable(WritingCases):
     """Without ``.hoodie`` there is no scratch folder, and files are made beside their place."""
 
     race_rounds = 4
-    forbidden_in_names = ":"
 
     @pytest.fixture
     def storage(self, hdfs_table: Callable[[], HdfsStorage]) -> HdfsStorage:
