@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkrobust.errors import UnavailableError
+from sparkrobust.storage.contract import StorageFullError
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.patience import Patience
 from tests.servers import Unavailable, cache_folder, free_port, stop
@@ -189,7 +190,7 @@ def _takes_files(server: HdfsServer, *processes: subprocess.Popen[bytes]) -> boo
     storage = HdfsStorage(f"{server.url}/start", patience=once)
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and all(process.poll() is None for process in processes):
-        with contextlib.suppress(UnavailableError):
+        with contextlib.suppress(UnavailableError, StorageFullError):
             storage.make_folder("")
             storage.put("started", b"1")
             if all(any((server.folder / name).rglob("blk_*")) for name in _DATANODES):

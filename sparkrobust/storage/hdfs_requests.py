@@ -70,7 +70,7 @@ _BY_CLASS: dict[str, type[RobustWriteError]] = {
 # Said under no class of their own.
 _BY_WORDS: tuple[tuple[str, type[RobustWriteError]], ...] = (
     (" must both be ", AlreadyExistsError),  # a rename of a file to the name of a folder
-    ("could only be written to 0 of ", StorageFullError),
+    ("datanode(s) running and no node(s) are excluded", StorageFullError),
 )
 _NO_NODES = "There are 0 datanode(s) running"
 _LOGIN = ("SASLError", "GSSAPIError", "NoSASLMechanism")

@@ -28,6 +28,7 @@ _UMASK = "fs.permissions.umask-mode"
 _KEYS = re.compile(
     r"fs\.defaultFS|fs\.permissions\.umask-mode|dfs\.nameservices|dfs\.ha\.namenodes\..*"
     r"|dfs\.namenode\.rpc-address(\..*)?|dfs\.client\.failover\..*|dfs\.client\.use\.datanode\.hostname"
+    r"|dfs\.client\.socket-timeout"
     r"|dfs\.client\.block\.write\.replace-datanode-on-failure\..*|dfs\.data\.transfer\.protection"
     r"|hadoop\.security\.authentication"
 )
@@ -99,6 +100,12 @@ def _of_files() -> dict[str, str]:
 # -- the client ------------------------------------------------------------------------------------
 
 _MAKING = threading.Lock()
+# It goes on to the other NameNode, and does not go round for minutes: we repeat requests ourselves.
+_OUR_PATIENCE = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.base.millis": "50",
+    "dfs.client.failover.sleep.max.millis": "500",
+}
 
 
 def hdfs_module() -> Any:
@@ -120,7 +127,8 @@ def client_of(settings: HdfsSettings) -> Any:
 
 @cache
 def _client(settings: HdfsSettings, process: int) -> Any:
-    client = hdfs_module().Client(f"hdfs://{settings.authority}", config=dict(settings.config))
+    config = {**dict(settings.config), **_OUR_PATIENCE}
+    client = hdfs_module().Client(f"hdfs://{settings.authority}", config=config)
     os.register_at_fork(after_in_child=lambda: _keep_for_ever(client))
     return client
 
