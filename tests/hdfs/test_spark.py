@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.hdfs_settings import client_of
 from tests.interop.tables import META, OPERATION, options, pending
@@ -54,9 +55,13 @@ class Subject:
         copy = self.copy()
         plain = plain_reader.snapshot(copy)
         assert sorted(map(repr, ours)) == sorted(map(repr, plain))
-        named = {f"{root}/{file.path}" for root in [copy] for file in sr.Table(self.url).files()}
-        assert named <= {str(file) for file in copy.rglob("*.parquet")}
-        assert not leftovers(copy) and not pending(copy)
+        table = HudiTable.open(self.storage)
+        commits = [table.commit(done) for done in table.timeline.completed_writes]
+        named = {stat.path for commit in commits for stat in commit.write_stats}
+        assert {str(file.relative_to(copy)) for file in copy.rglob("*.parquet")} <= named
+        # A version that was replaced stays claimed for a day.
+        assert not [path for path in leftovers(copy) if "/.scratch/claims-" not in path]
+        assert not pending(copy)
         return sorted(tuple(value for name, value in row.items() if name not in META) for row in ours)
 
 
