@@ -20,8 +20,8 @@ Once it is gone, what has the final name tells by its size or content whether it
 takes for a marker.  What a crash left there is swept by a later ``delete_tree``, by HDFS's own time.
 
 *Durable* means: on the disks of all DataNodes of the block's pipeline, whatever
-``dfs.datanode.synconclose`` says.  Where HDFS keeps files with an erasure code it can't be asked to
-sync; then a closed file is in the memory of as many DataNodes as the code has parts.
+``dfs.datanode.synconclose`` says.  Only a file that HDFS keeps with an erasure code, which the client
+can't sync, is closed and no more.
 """
 
 from __future__ import annotations

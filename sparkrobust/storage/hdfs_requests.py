@@ -34,7 +34,7 @@ from sparkrobust.storage.patience import Patience
 Result = TypeVar("Result")
 
 DEFAULT_PATIENCE = Patience(tries=8, first_pause=0.1, longest_pause=5.0)
-"""Up to a quarter of a minute, in which another NameNode may take over."""
+"""Eleven seconds of pauses, at most, in which another NameNode may take over."""
 _LOOKS = 20
 
 
