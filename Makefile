@@ -18,9 +18,10 @@ ORACLE := .venv-oracle/bin/python
 HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
-WITHOUT_SPARK := $(filter-out tests/spark tests/packaging tests/interop tests/house tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/packaging tests/interop tests/house tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
-ON_NEWEST := tests/spark tests/packaging
+# HDFS runs on PySpark's jars, and is the same whoever uses it: once is enough, too.
+ON_NEWEST := tests/spark tests/packaging tests/hdfs
 # The simulated world knows no Spark, but it is the same on every Python: once is enough.
 SEEDS ?= 0:20000
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'

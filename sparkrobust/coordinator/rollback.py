@@ -9,6 +9,7 @@ it: where COMMIT stands, whoever died in between had promised it, and it is fini
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
 _SAME_STORE = (("s3://", "s3a://"), ("abfs://", "abfss://"), ("wasb://", "wasbs://"))
+_HDFS = re.compile(r"^hdfs:(//[^/]*)?")
 
 
 def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
@@ -181,6 +183,9 @@ def _absolute(table: HudiTable, path: str) -> str:
 def _relative(table: HudiTable, plan_path: str, absolute: str) -> str:
     """A path of a plan, which any writer may have written, as one inside of this table."""
     root = _absolute(table, "")
+    if root.startswith("hdfs:"):
+        # Of one file system, and so the same whether it is named, by either of its names, or not.
+        root, absolute = _HDFS.sub("", root), _HDFS.sub("", absolute)
     spellings = [root, f"file:{root}", f"file://{root}"]
     for one, other in _SAME_STORE:
         spellings += [root.replace(one, other, 1), root.replace(other, one, 1)]

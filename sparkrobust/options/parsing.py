@@ -16,6 +16,8 @@ from sparkrobust.options.refusals import READ_REFUSED, REFUSED
 from sparkrobust.options.table import OPTIONS, READ_OPTIONS
 
 Given = Mapping[str, str | bool | int | float | None]
+
+_OF_STORES = ("fs.", "dfs.", "spark.hadoop.fs.", "spark.hadoop.dfs.")
 """What a caller may pass: as in Spark, a boolean is spelled in lower case, and ``None`` is not given."""
 
 
@@ -194,7 +196,7 @@ def _sort_out(options: Given, rows: tuple[Option, ...], refusals: tuple[Refusal,
         lower = key.lower()
         if lower in acted:
             hudi[lower] = text
-        elif lower.startswith(("fs.", "spark.hadoop.fs.")):
+        elif lower.startswith(_OF_STORES):
             result.storage[key[len("spark.hadoop.") :] if lower.startswith("spark.") else key] = text
         elif lower in KEYS or lower in _WRITE_KEYS or lower in _READ_KEYS or lower.startswith(FAMILIES):
             result.ignored.append(key)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from sparkrobust.errors import InvalidInputError, TableNotFoundError, UnsupportedTableError
 from sparkrobust.storage import azure_settings
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
+from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.object_store import ObjectStorage
@@ -23,7 +24,6 @@ from sparkrobust.world import Ids
 # As Hadoop reads a path: what stands before a colon is a scheme, unless a slash comes first.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
-_NO_ADAPTER = "the store can put if absent, but there is no adapter for it yet"
 _CHECK_THEN_WRITE = "clients look whether the name is free and write then, so two writers can both win"
 _NOT_SEEN = "that its client's conditional puts and copies hold there was never seen, for want of a server"
 _NOT_HADOOPS = "Spark can't read it; write abfss://container@account.dfs.core.windows.net/path"
@@ -37,16 +37,18 @@ _REFUSED = {
     "ftp": _CHECK_THEN_WRITE,
     "gcs": _NOT_SEEN,
     "gs": _NOT_SEEN,
-    "hdfs": _NO_ADAPTER,
     "http": _READ_ONLY,
     "https": _READ_ONLY,
     "s3n": "it is the name of a client that Hadoop has given up; write s3a",
     "sftp": _CHECK_THEN_WRITE,
     "smb": _CHECK_THEN_WRITE,
-    "viewfs": _NO_ADAPTER,
+    "viewfs": "it may lead to several clusters, and nothing can be renamed from one to another",
     "webhdfs": "creating a file there makes its missing folders, which would bring back what was taken away",
 }
-_WAY_OUT = "keep the table on a local or shared disk (a plain path), S3 (s3a://...) or Azure (abfss://...)"
+_WAY_OUT = (
+    "keep the table on a local or shared disk (a plain path), on S3 (s3a://...), HDFS (hdfs://...) or "
+    "Azure (abfss://...)"
+)
 
 
 def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
@@ -55,10 +57,10 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
     Parameters
     ----------
     path
-        A plain path, a ``file:`` URL, ``s3://`` / ``s3a://bucket/path``, or
+        A plain path, a ``file:`` URL, ``s3://`` / ``s3a://bucket/path``, ``hdfs://host:port/path``, or
         ``abfss://container@account.dfs.core.windows.net/path`` (``abfs``, ``wasbs`` and ``wasb`` likewise).
     options
-        Options of the store (``fs.s3a.*``, ``fs.azure.*``); others are ignored.
+        Options of the store (``fs.s3a.*``, ``fs.azure.*``, ``dfs.*``); others are ignored.
 
     Raises
     ------
@@ -77,6 +79,8 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> Storage:
         return S3Storage(path, options)
     if scheme in azure_settings.SCHEMES:
         return ObjectStorage(path, options)
+    if scheme == "hdfs":
+        return HdfsStorage(path, options)
     if scheme == "memory":
         return _memory(rest)
     raise UnsupportedTableError(f"no table can be kept under {scheme}: {_reason(scheme)}", hint=_WAY_OUT)

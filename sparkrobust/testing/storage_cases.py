@@ -36,6 +36,8 @@ class StorageCases:
 
     odd_names_refused: frozenset[str] = frozenset()
     """Names that this store can't have, and says so."""
+    forbidden_in_names = ""
+    """Characters that no name on this store may have; it has to say so."""
 
     @pytest.fixture
     def storage(self) -> Storage:

@@ -38,13 +38,14 @@ PLACES: dict[str, set[str]] = {
     "boto3": {"storage"},
     "botocore": {"storage"},
     "obstore": {"storage"},
+    "hdfs_native": {"storage"},
     "pyarrow": {"formats", "handles", "spark", "testing"},
     "pytest": {"testing"},
     "hypothesis": {"testing"},
     "pandas": set(),
     "numpy": set(),
 }
-OPTIONAL = {"boto3", "botocore", "fsspec", "obstore", "numpy", "rich"}
+OPTIONAL = {"boto3", "botocore", "fsspec", "hdfs_native", "obstore", "numpy", "rich"}
 """Packages that may be missing, so that importing them inside a function is right."""
 CHANCE = {
     "time",
@@ -91,6 +92,7 @@ DRIVER_ONLY = (
     "fsspec",
     "boto3",
     "botocore",
+    "hdfs_native",
     "obstore",
     "pandas",
     "numpy",

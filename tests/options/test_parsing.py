@@ -238,6 +238,7 @@ def test_storage_options_are_passed_on_and_their_values_are_never_shown() -> Non
     assert parsed.storage == {"fs.s3a.secret.key": "hush", "fs.s3a.endpoint": "here"}
     assert "hush" not in repr(parsed)
     assert parsed.ignored == ()
+    assert parse({"spark.hadoop.dfs.nameservices": "a"}).storage == {"dfs.nameservices": "a"}
 
 
 def test_the_value_of_an_unknown_key_is_not_shown() -> None:

@@ -29,12 +29,14 @@ COLUMNS = "id int, ts bigint, region string"
 class Driver:
     """The other process, and what it says."""
 
-    def __init__(self, table: Path, fifo: Path, log: Path) -> None:
+    def __init__(
+        self, table: Path | str, fifo: Path, log: Path, program: str = "tests.spark.failing_driver"
+    ) -> None:
         os.mkfifo(fifo)
         self._log = log
         self._fifo = fifo
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.failing_driver", str(table), str(fifo)],
+            [sys.executable, "-m", program, str(table), str(fifo)],
             stdout=subprocess.PIPE, stderr=log.open("w"), text=True, cwd=HERE.parents[1],
             env={**os.environ, "PYTHONPATH": str(HERE.parents[1])}, start_new_session=True,
         )  # fmt: skip

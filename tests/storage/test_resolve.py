@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkrobust.errors import InvalidInputError, TableNotFoundError, UnsupportedTableError
+from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.resolve import require_put_if_absent, storage_for
@@ -60,12 +61,25 @@ def test_s3_is_spelled_as_the_user_spells_it(scheme: str) -> None:
     assert storage.url == f"{scheme.lower()}://bucket/some/table"
 
 
+@pytest.mark.parametrize("path", ["hdfs://n:9000//some/table/", "HDFS://n:9000/some/table"])
+def test_hdfs_is_named_with_its_namenode(path: str) -> None:
+    storage = storage_for(path)
+    assert isinstance(storage, HdfsStorage)
+    assert storage.url == "hdfs://n:9000/some/table"
+
+
+def test_a_user_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        storage_for("hdfs://me:hush@n:9000/t")
+    assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
         ("gs://b/t", "was never seen"),
         ("az://c/t", "write abfss://"),
-        ("hdfs://namenode/t", "no adapter"),
+        ("viewfs://cluster/t", "several clusters"),
         ("webhdfs://namenode/t", "missing folders"),
         ("ftp://host/t", "both win"),
         ("https://host/t", "nothing can be written"),
@@ -86,7 +100,9 @@ def test_a_store_that_is_not_shown_to_be_safe_is_refused_with_the_reason(path: s
     assert "s3a://" in str(caught.value)
 
 
-@pytest.mark.parametrize("path", ["", "  ", "/", "file:", "file:relative", "a\0b", "s3a://"])
+@pytest.mark.parametrize(
+    "path", ["", "  ", "/", "file:", "file:relative", "a\0b", "s3a://", "hdfs://n:1", "hdfs://n:1/", "hdfs:t"]
+)
 def test_a_path_that_is_none_is_bad_input(path: str) -> None:
     with pytest.raises(InvalidInputError):
         storage_for(path)
@@ -106,7 +122,7 @@ def test_stores_are_resolved_without_fsspec() -> None:
         "import sys; sys.modules['fsspec'] = None; sys.modules['fsspec.registry'] = None\n"
         "from sparkrobust.storage.resolve import storage_for\n"
         "from sparkrobust.errors import UnsupportedTableError\n"
-        "storage_for('/x'), storage_for('s3a://b/t')\n"
+        "storage_for('/x'), storage_for('s3a://b/t'), storage_for('hdfs://n:1/t')\n"
         "try: storage_for('github://x/y')\n"
         "except UnsupportedTableError: pass\n"
         "else: raise SystemExit('not refused')\n"
