@@ -43,6 +43,7 @@ from sparkrobust.storage.contract import (
     Storage,
     checked,
     enclosing,
+    staged_path,
 )
 from sparkrobust.storage.hdfs_files import HdfsFile, HdfsStagedWriter
 from sparkrobust.storage.hdfs_replacing import Replacing
@@ -209,7 +210,7 @@ class HdfsStorage(Storage):
                 raise
 
     def publish(self, staged: StagedFile) -> None:
-        source, target = self._full(staged.token), self._full(staged.final_path)
+        source, target = self._full(staged_path(staged.token)), self._full(staged.final_path)
         try:
             self._requests.move("publish", source, target, lambda: self._is_published(staged))
         except NotFoundError:
@@ -241,7 +242,7 @@ class HdfsStorage(Storage):
                 raise
 
     def discard(self, token: str) -> None:
-        self._requests.delete(self._full(token))
+        self._requests.delete(self._full(staged_path(token)))
 
     # -- helpers -------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from sparkrobust.storage.contract import (
     StagedFile,
     Staging,
     Storage,
+    staged_path,
 )
 from sparkrobust.world import Ids
 
@@ -68,8 +69,9 @@ class CopyingStorage(Storage):
         return Staging.COPY
 
     def publish(self, staged: StagedFile) -> None:
-        self._copied(staged.token, staged)
-        self.delete(staged.token)
+        source = staged_path(staged.token)
+        self._copied(source, staged)
+        self.delete(source)
 
     def _copied(self, source: str, staged: StagedFile) -> None:
         # Whose the name is, and whether the source is gone since it was published, the look tells.
@@ -80,7 +82,9 @@ class CopyingStorage(Storage):
     def publish_last(
         self, staged: StagedFile, look: Callable[[], Ended | None], *, alone: bool = False
     ) -> Ended | None:
-        source = staged.token if alone else self._take_turn(staged)
+        source: str | None = staged_path(staged.token)
+        if not alone:
+            source = self._take_turn(staged)
         ended = look()
         if source is None:  # it was published, or given up
             if ended is None:
@@ -124,6 +128,7 @@ class CopyingStorage(Storage):
         return [info.path for info in self.list(_folder(token))[0]]
 
     def discard(self, token: str) -> None:
+        staged_path(token)
         for _ in range(_ROUNDS):
             self.delete(token)
             turns = self._turns_of(token)
