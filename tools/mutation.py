@@ -76,7 +76,8 @@ def main() -> int:
         share = 100.0 * kinds["killed"] / kinds.total()
         worst = min(worst, share)
         print(f"{module:16} {kinds['killed']:4} of {kinds.total():4} killed, {share:5.1f} %")
-        print(*(f"    {name}" for name in lived), sep="\n")
+        for name in lived:
+            print(f"    {name}")
     return ended.returncode or int(worst < WANTED)
 
 
