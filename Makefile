@@ -87,6 +87,10 @@ coverage: .venv-unit-$(firstword $(PYTHONS))/.installed ## tests/core run every 
 	@$(COVERED) run --branch --source=sparkrobust/core --data-file=build/coverage -m pytest -q tests/core $(ARGS)
 	@$(COVERED) report --data-file=build/coverage --show-missing --fail-under=100
 
+.PHONY: mutation
+mutation: .venv-mutation/.installed ## by hand: tests/core notice 90 % of all small changes to what decides (ARGS=--max-children=2)
+	@.venv-mutation/bin/python tools/mutation.py $(ARGS)
+
 .PHONY: bench
 bench: ## side by side with plain parquet, Hudi, Delta and Iceberg; figures, JSON and a plot into build/bench
 	@$(PYTHON35) benchmarks/install.py
@@ -111,7 +115,7 @@ clean: ## remove what tests and builds leave
 	@find sparkrobust fault_injection tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove the virtual environments and the downloads too
-	@rm -rf .venv .venv35 .venv-oracle .venv-bench .venv-unit-* .cache
+	@rm -rf .venv .venv35 .venv-oracle .venv-bench .venv-mutation .venv-unit-* .cache
 
 # -- installation, each step once --------------------------------------------------------------------
 
@@ -136,6 +140,13 @@ distclean: clean ## remove the virtual environments and the downloads too
 	@test -x .venv-unit-$*/bin/python || $$($(BOOT) tools/pythons.py $*) -m venv .venv-unit-$*
 	@.venv-unit-$*/bin/python $(PIP) setuptools wheel
 	@.venv-unit-$*/bin/python $(PIP) -e '.[test]'
+	@touch $@
+
+.venv-mutation/.installed: setup.cfg
+	@echo "installing mutmut into .venv-mutation"
+	@test -x .venv-mutation/bin/python || $(PYTHON) -m venv .venv-mutation
+	@.venv-mutation/bin/python $(PIP) setuptools wheel
+	@.venv-mutation/bin/python $(PIP) -e '.[test]' 'mutmut>=3.8,<4'
 	@touch $@
 
 .venv-oracle/.installed: tools/hudi_jar.py

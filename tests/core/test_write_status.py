@@ -212,6 +212,29 @@ def test_what_a_field_should_have_been_is_said_beside_what_it_is(
     assert caught.value.path == "x"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("version", 7, "version 1, found 7"),
+        ("file_id", 3, "text as file_id, found 3"),
+        ("num_writes", "1", "a count as num_writes, found '1'"),
+        ("log_offset", -1, "a count as log_offset, found -1"),
+        ("min_event_time", "1", "a time as min_event_time, found '1'"),
+        ("log_files", {}, "a list as log_files, found {}"),
+        ("cdc_stats", [1], "an object as cdc_stats, found [1]"),
+        (
+            "runtime_stats",
+            3,
+            "total_scan_time, total_create_time, total_upsert_time as runtime_stats, found 3",
+        ),
+    ],
+)
+def test_what_a_field_is_instead_is_said_whole_with_the_place(name: str, value: Any, said: str) -> None:
+    with pytest.raises(CorruptTableError) as caught:
+        WriteStat.from_plain({**PLAIN, name: value}, path="x")
+    assert (str(caught.value), caught.value.path) == (f"x: expected {said}", "x")
+
+
 @pytest.mark.parametrize("char", ["\ud7ff", "\ue000", "\U0010ffff", "\0"])
 def test_every_whole_character_is_text(char: str) -> None:
     assert WriteStat.from_plain({**PLAIN, "temp_path": char}).temp_path == char
@@ -219,8 +242,9 @@ def test_every_whole_character_is_text(char: str) -> None:
 
 def test_a_status_that_is_no_object_or_has_other_fields_is_refused_with_their_names() -> None:
     for plain in ([], None, "x", 3):
-        with pytest.raises(CorruptTableError, match="x: expected an object, found"):
+        with pytest.raises(CorruptTableError) as caught:
             WriteStat.from_plain(plain, path="x")
+        assert str(caught.value) == f"x: expected an object, found {plain!r}"
     more = {key: value for key, value in PLAIN.items() if key != "path"} | {"b": 1, "a": 2}
     with pytest.raises(
         CorruptTableError, match=r"the fields of version 1, found .*\['path'\] missing, \['a', 'b'\]"
