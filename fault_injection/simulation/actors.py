@@ -82,10 +82,10 @@ class Pipelines:
 
     # -- a write -----------------------------------------------------------------------------------------
 
-    def write(self, name: str) -> Callable[[], None]:
+    def write(self, name: str) -> Callable[[], Told]:
         """A driver that writes once, and believes that no other one is alive."""
 
-        def driver() -> None:
+        def driver() -> Told:
             told = Told(name=name)
             self.told.append(told)
             try:
@@ -95,6 +95,7 @@ class Pipelines:
                 told.outcome, told.error = "unknown", str(error)
             except (RobustWriteError, StageFailed) as error:
                 told.outcome, told.error = "failed", f"{type(error).__name__}: {error}"
+            return told
 
         return driver
 
@@ -131,8 +132,8 @@ class Pipelines:
             new_properties={**table.config.values, MARK: name},
         )
 
-    def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
-        """Spark's part: tasks that are tried again, sometimes twice at once."""
+    def _plan(self, told: Told, transaction: Transaction, slots: int) -> WritePlan:
+        """What tasks are sent."""
         ids = self.world.ids
         plan = WritePlan(
             storage=self.storage(),
@@ -147,6 +148,11 @@ class Pipelines:
         told.files = frozenset(
             slot.file_id(number) for slot in plan.slots for number in range(files_of(self.settings, slot))
         )
+        return plan
+
+    def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
+        """Spark's part: tasks that are tried again, sometimes twice at once."""
+        plan = self._plan(told, transaction, slots)
         running = [_Task(self, told.name, plan, slot) for slot in range(slots)]
 
         def all_over() -> bool:

@@ -23,6 +23,15 @@ from sparkrobust.core.names import (
 from sparkrobust.formats import properties
 
 AnyStorage = SimulatedDisk | SimulatedBucket
+Knowledge = tuple[
+    dict[str, Commit],
+    dict[str, str],
+    frozenset[str],
+    frozenset[str],
+    frozenset[str],
+    frozenset[str],
+    frozenset[str],
+]
 
 
 class Violation(Exception):
@@ -46,6 +55,21 @@ class Auditor:
         self._removed: set[str] = set()
         """Control folders of a disk that are gone."""
         self._gated: set[str] = set()
+
+    def knows(self) -> Knowledge:
+        """What it knows by now, of which nothing changes any more."""
+        sets = (self.rolled_back, self.archived, self.closed, self._removed, self._gated)
+        return (dict(self.decided), dict(self.completed), *map(frozenset, sets))
+
+    def remember(self, knowledge: Knowledge) -> None:
+        """Know that again, of the table as it now is."""
+        decided, completed, *sets = knowledge
+        self._before = self._storage.paths()
+        self.decided, self.completed = dict(decided), dict(completed)
+        own = (self.rolled_back, self.archived, self.closed, self._removed, self._gated)
+        for mine, known in zip(own, sets, strict=True):
+            mine.clear()
+            mine.update(known)
 
     def look(self) -> None:
         """After a step."""

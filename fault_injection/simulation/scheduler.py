@@ -21,7 +21,7 @@ from sparkrobust.world import Clock, Hands, Ids
 T = TypeVar("T")
 R = TypeVar("R")
 
-_EPOCH_MS = 1_704_067_200_000
+EPOCH_MS = 1_704_067_200_000
 
 
 CHANGING_ONLY = (Fault.LATE, Fault.TWICE)
@@ -98,7 +98,7 @@ class SimulatedClock(Clock):
         self._world = world
 
     def now_ms(self) -> int:
-        return _EPOCH_MS + self._world.ms
+        return EPOCH_MS + self._world.ms
 
     def elapsed(self) -> float:
         return self._world.ms / 1000
@@ -224,7 +224,7 @@ class World:
         self.ms += 7
         if self.late and (not able or self.choices.happens(0.1)):
             what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
-            self._note("network", what, "arrives late", _tried(effect))
+            self._note("network", what, "arrives late", tried(effect))
         else:
             actor = self.choices.among(able)
             sleepy = self.rates.sleepy and self.rates.sleepy in actor.call and actor.awake
@@ -269,9 +269,9 @@ class World:
             if fault is Fault.LATE:
                 self.late.append((f"{actor.name}: {actor.call}", effect))
         else:
-            answer = _tried(effect)
+            answer = tried(effect)
             if fault is Fault.TWICE:
-                answer = _tried(effect)
+                answer = tried(effect)
             if fault is Fault.ANSWER_LOST:
                 answer = UnavailableError(f"no answer to {actor.call}")
         self._note(actor.name, actor.call, fault.value, answer)
@@ -310,7 +310,7 @@ class World:
         )
 
 
-def _tried(effect: Callable[[], Any]) -> Any:
+def tried(effect: Callable[[], Any]) -> Any:
     """What comes of it, or the error that does."""
     try:
         return effect()

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Upload:
+class Upload:
     path: str
     data: bytes | None = None
 
@@ -43,7 +43,7 @@ class Bucket:
     clock: Clock
     objects: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)
     """Path → bytes, version, time."""
-    uploads: dict[str, _Upload] = field(default_factory=dict)
+    uploads: dict[str, Upload] = field(default_factory=dict)
     versions: int = 0
 
     def put(self, path: str, data: bytes) -> str:
@@ -52,7 +52,7 @@ class Bucket:
         return str(self.versions)
 
     def begin(self, path: str, name: str) -> str:
-        self.uploads[name] = _Upload(path)
+        self.uploads[name] = Upload(path)
         return name
 
     def fill(self, name: str, data: bytes) -> None:
