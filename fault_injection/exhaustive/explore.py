@@ -1,10 +1,9 @@
 """Everything that can happen in a small world: every order of calls, and a stop of anybody at each of them.
 
-A state is what lies in the store, what the auditor knows, and for each process the answers that it
-has got.  A process that is paused, or dead, is one that is not chosen any more: so each state is one
-in which any of them may have died.  States are visited in the order of how many calls led to them,
-which is the same for all ways to a state; so only the states of a few depths have to be held, and
-what is found is found by a shortest way.
+A state is what lies in the store, what the auditor knows, and where each process stands.  A process
+that is paused, or dead, is one that is not chosen any more: so each state is one in which any of them
+may have died.  States are visited in the order of how many calls led to them, so that what is found is
+found by a shortest way.
 
 In every state the auditor looks at the table; from every state of the table a writer that comes
 when nobody else is left must succeed, and leave nothing behind; and what drivers have told must be so.
@@ -15,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any
 
 from fault_injection.exhaustive.lives import Lives, Moment, Process, no_memory
@@ -135,26 +135,28 @@ class Explorer:
 
     def _everywhere(self, deadline: float | None) -> None:
         found, ways = self.found, self._ways
-        first = self._beginning()
-        waiting: dict[int, set[State]] = {0: {first}}
+        pack = Struct(f">{1 + len(self._slots)}i").pack
+        level = [self._beginning()]
+        seen = {pack(*level[0])}
         if ways is not None:
-            ways[first] = None
-        while waiting:
-            depth = min(waiting)
-            found.depth = depth
-            for state in waiting.pop(depth):
+            ways[level[0]] = None
+        while level:
+            found.depth += 1
+            below: list[State] = []
+            for state in level:
                 found.states += 1
                 if not found.states & 1023 and deadline is not None and time.monotonic() > deadline:
                     raise _Ends
                 self._look_at(state)
-                for to, steps in self._from(state):
+                for to in self._from(state):
                     found.edges += 1
-                    there = waiting.get(depth + steps)
-                    if there is None:
-                        there = waiting[depth + steps] = set()
-                    if ways is not None and to not in there:
-                        ways[to] = state
-                    there.add(to)
+                    packed = pack(*to)
+                    if packed not in seen:
+                        seen.add(packed)
+                        below.append(to)
+                        if ways is not None:
+                            ways[to] = state
+            level = below
 
     def _beginning(self) -> State:
         state = [self._tables.take()] + [NOT_BEGUN] * len(self._slots)
@@ -172,8 +174,8 @@ class Explorer:
         for process in moment.begun:
             state[self._slots[process.name]] = self._lives.first(process).number
 
-    def _from(self, state: State) -> Iterator[tuple[State, int]]:
-        """The states that one more call leads to, and how much deeper they are."""
+    def _from(self, state: State) -> Iterator[State]:
+        """The states that one more call leads to."""
         table = state[0]
         frozen = self._frozen(state) if self.world.freezes or self.world.waits_for else ()
         for slot in range(1, len(state)):
@@ -186,16 +188,16 @@ class Explorer:
             if moment.waits:
                 for answer in self._awaited(state, moment):
                     after = self._after(state, moment, answer)
-                    yield self._with(state, slot, table, after), after.depth - moment.depth
+                    yield self._with(state, slot, table, after)
                 continue
             reached = self._next.get(table * _PAIR + number)
             if reached is None:
                 reached = self._step(state, moment)
             to, after = reached
             if after.begun:
-                yield self._with(state, slot, to, after), after.depth - moment.depth
+                yield self._with(state, slot, to, after)
             else:
-                yield (to, *state[1:slot], after.number, *state[slot + 1 :]), after.depth - moment.depth
+                yield (to, *state[1:slot], after.number, *state[slot + 1 :])
 
     def _with(self, state: State, slot: int, table: int, after: Moment) -> State:
         new = [table, *state[1:]]
@@ -311,16 +313,16 @@ class Explorer:
             before = self._ways[state]
             if before is not None:
                 slot = next(i for i in range(1, len(state)) if state[i] != before[i])
-                steps.append(_way(self._moments[before[slot]], self._moments[state[slot]]))
+                steps.append(self._way(before, self._moments[before[slot]], self._moments[state[slot]]))
             state = before
         return steps[::-1]
 
-
-def _way(before: Moment, after: Moment) -> str:
-    """The step that lies between two moments of a process."""
-    while after.before is not None and after.before is not before:
-        after = after.before
-    return _told(before, after.answer)
+    def _way(self, state: State, before: Moment, after: Moment) -> str:
+        """The step that led from one moment of a process to another."""
+        if before.waits or before.effect is None:
+            return _told(before, None)
+        _, answer = self._tables.done(state[0], before.effect, changes=before.changes)
+        return _told(before, answer)
 
 
 def _told(moment: Moment, answer: Any) -> str:

@@ -15,14 +15,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
 
 from greenlet import getcurrent, greenlet
 
+from fault_injection.exhaustive.standing import Level, digest, levels_of, where
+from fault_injection.simulation.actors import Pipelines
 from fault_injection.simulation.scheduler import EPOCH_MS, Choices, Killed, OneHand, Rates, World
 from sparkrobust.coordinator import table as tables
 from sparkrobust.errors import RobustWriteError
+from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Clock, Ids
 
 T = TypeVar("T")
@@ -67,6 +71,7 @@ class Moment:
     begun: tuple[Process, ...] = ()
     """Processes that this one has begun since the moment before."""
     after: dict[Hashable, Moment] = field(default_factory=dict)
+    levels: tuple[Level, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -90,6 +95,7 @@ class _Run:
         self.result: Any = None
         self.error: BaseException | None = None
         self.begun: list[Process] = []
+        self.frames: list[FrameType] = []
         self.greenlet: Any = greenlet(self._body)
 
     def _body(self) -> None:
@@ -100,6 +106,16 @@ class _Run:
         except Exception as error:
             self.error = error
         self.over = True
+
+    def stops(self) -> tuple[list[FrameType], list[FrameType]]:
+        """The frames as they stand, and as they stood before, the outermost first."""
+        before, self.frames = self.frames, []
+        frame = self.greenlet.gr_frame
+        while frame is not None:
+            self.frames.append(frame)
+            frame = frame.f_back
+        self.frames.reverse()
+        return self.frames, before
 
 
 class _OwnChoices(Choices):
@@ -198,6 +214,8 @@ class SmallWorld(World):
 
 
 _NOTHING = object()
+OPAQUE = (World, Storage, Clock, Ids, OneHand, Choices, Pipelines, _Run)
+"""There is one of them in a world, or each does the same."""
 
 
 class _Forgetful:
@@ -218,6 +236,7 @@ class Lives:
         self.moments: list[Moment] = []
         self._roots: dict[Process, Moment] = {}
         self._standing: OrderedDict[Moment, _Run] = OrderedDict()
+        self._known: dict[tuple[Process, bytes], Moment] = {}
         self.replayed = 0
 
     def first(self, process: Process) -> Moment:
@@ -231,7 +250,7 @@ class Lives:
 
     def after(self, moment: Moment, answer: Any) -> Moment:
         """Once it has got this answer."""
-        key = _key(answer)
+        key = key_of(answer)
         found = moment.after.get(key)
         if found is None:
             run = self._standing.pop(moment, None) or self._again(moment)
@@ -254,14 +273,33 @@ class Lives:
             error=run.error,
             begun=tuple(run.begun),
         )
-        self.moments.append(moment)
+        key = self._where(run, moment)
+        known = self._known.setdefault((run.process, key), moment)
+        if known is moment:
+            self.moments.append(moment)
         run.begun.clear()
-        if not run.over:
-            self._standing[moment] = run
+        if not run.over and known in self._standing:
+            self._world.go(run, Killed())
+        elif not run.over:
+            self._standing[known] = run
             if len(self._standing) > _STANDING:
                 _, old = self._standing.popitem(last=False)
                 self._world.go(old, Killed())
-        return moment
+        return known
+
+    def _where(self, run: _Run, moment: Moment) -> bytes:
+        if run.over:
+            return digest((run.result, type(run.error)), OPAQUE)
+        frames, before = run.stops()
+        answers: list[Any] = []
+        at: Moment | None = moment
+        while at is not None and at.before is not None:
+            answers.append(key_of(at.answer))
+            at = at.before
+        answers.reverse()
+        levels = moment.before.levels if moment.before else ()
+        moment.levels = levels_of(frames, before, levels, moment.depth, OPAQUE)
+        return where(frames, moment.levels, answers, OPAQUE) + run.ids.to_bytes(4, "big")
 
     def _again(self, moment: Moment) -> _Run:
         """The same once more, up to this moment."""
@@ -277,6 +315,7 @@ class Lives:
                 raise AssertionError(f"{run.process.name} did {run.call}, and {known.before.call} before")
             self._world.go(run, _own(known.answer))
         run.begun.clear()
+        run.stops()
         return run
 
     def end(self) -> None:
@@ -293,12 +332,12 @@ def no_memory() -> Iterator[None]:
         yield
 
 
-def _key(answer: Any) -> Hashable:
+def key_of(answer: Any) -> Hashable:
     """Equal for answers that are."""
     if isinstance(answer, Exception):
         return type(answer).__name__, str(answer)
     if isinstance(answer, (list, tuple)):
-        return tuple(map(_key, answer))
+        return tuple(map(key_of, answer))
     return answer  # type: ignore[no-any-return]
 
 

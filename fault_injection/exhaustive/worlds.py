@@ -21,6 +21,7 @@ from fault_injection.simulation.actors import (
 )
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core.names import PARTITION_METADATA
 from sparkrobust.handles.plan import Attempt
 from sparkrobust.options import parse
 
@@ -73,6 +74,7 @@ class Small:
     from_the_start: bool = False
     """The driver's first steps are interleaved with the others', too."""
     gives_up: bool = False
+    new_partition: bool = False
 
     def make(self) -> SmallRun:
         """Ready to be explored."""
@@ -80,6 +82,9 @@ class Small:
         tables = Tables(Disk(world) if self.store == "disk" else S3(world))
         auditor, storage = tables.auditor, tables.storage
         make_table(storage, parse(_OPTIONS), world.clock, world.ids)
+        if not self.new_partition:
+            storage.make_folder("p0")
+            storage.put(f"p0/{PARTITION_METADATA}", b"")
         auditor.look()
         pipelines, alone = (kind(world, lambda: storage, _PLAIN) for kind in (_Attempted, _AtOnce))
         assert isinstance(pipelines, _Attempted)
@@ -124,6 +129,8 @@ SMALL: dict[str, Small] = {
         "D+R, one attempt": {"attempts": 1, "others": ("rollback",)},
         "D+R": {"others": ("rollback",)},
         "D+E": {"others": ("recover",)},
+        "D+E, one attempt": {"attempts": 1, "others": ("recover",)},
+        "D+E+R, one attempt": {"attempts": 1, "others": ("recover", "rollback")},
         "D+E+R": {"others": ("recover", "rollback")},
     }.items()
 }
