@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -59,6 +60,12 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(found.items()))
 
 
+def _patient() -> None:
+    """Worlds leave many small circles behind: to look for them all the time takes a tenth of it."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 def _some(scenario: str, seeds: range) -> Summary:
     summary = Summary()
     for seed in seeds:
@@ -71,7 +78,7 @@ def _many(scenario: str, seeds: range, minutes: float | None) -> Summary:
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     chunks = (seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK))
     whole, cores = Summary(), os.cpu_count() or 1
-    with ProcessPoolExecutor(cores) as pool:
+    with ProcessPoolExecutor(cores, initializer=_patient) as pool:
         running: set[Future[Summary]] = set()
         while True:
             while len(running) < 2 * cores and (deadline is None or time.monotonic() < deadline):
@@ -134,7 +141,7 @@ def _calls_of(scenario: str) -> tuple[str, int, list[str]]:
 
 def _each_call() -> int:
     started, whole, violations = time.monotonic(), 0, 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_patient) as pool:
         for scenario, worlds, wrong in pool.map(_calls_of, CALM):
             print(f"{scenario:45s} {worlds:>7,} worlds {len(wrong):>4} violations", flush=True)
             for line in wrong[:20]:

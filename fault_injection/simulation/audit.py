@@ -34,6 +34,11 @@ Knowledge = tuple[
 ]
 
 
+def _control_folder(path: str) -> str:
+    """The control folder that a path lies in; of others what would be one."""
+    return "/".join(path.split("/", 3)[:3])
+
+
 class Violation(Exception):
     """Something is not as it was promised."""
 
@@ -87,7 +92,7 @@ class Auditor:
 
     def _appeared(self, path: str) -> None:
         if path.startswith(f"{ROBUST}/"):
-            if "/".join(path.split("/")[:3]) in self._removed:
+            if _control_folder(path) in self._removed:
                 self._say(f"{path} is there, in a folder that was removed")
             if path.endswith("/gate"):
                 self._gated.add(path.rpartition("/")[0])
@@ -102,15 +107,10 @@ class Auditor:
             self._data_file(path)
 
     def _folders_gone(self, gone: Iterable[str], now: Mapping[str, int]) -> None:
-        for path in gone:
-            folder = ControlFolder.parse("/".join(path.split("/")[:3])) if path.startswith(ROBUST) else None
-            # Before the gate stands, the driver itself is still making the folder.
-            if (
-                folder is not None
-                and folder.path in self._gated
-                and not any(one.startswith(f"{folder.path}/") for one in now)
-            ):
-                self._removed.add(folder.path)
+        # Before the gate stands, the driver itself is still making the folder.
+        for folder in {_control_folder(path) for path in gone} & self._gated:
+            if not any(path.startswith(f"{folder}/") for path in now):
+                self._removed.add(folder)
 
     def _decision(self, path: str) -> None:
         folder = ControlFolder.parse(path.rpartition("/")[0])

@@ -43,7 +43,17 @@ class Report:
     steps_before_peace: int = 0
     told: list[Told] = field(default_factory=list)
     injected: dict[Fault, int] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    steps_taken: list[tuple[int, str, str, str, str]] = field(default_factory=list)
+
+    @property
+    def log(self) -> list[str]:
+        """Step by step."""
+        return [
+            f"{step:5d} {who:12s} {call}"
+            + (f"  [{fault}]" if fault != Fault.NONE.value else "")
+            + (f" -> {told}" if told else "")
+            for step, who, call, fault, told in self.steps_taken
+        ]
 
     @property
     def digest(self) -> str:
@@ -87,7 +97,7 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
     finally:
         world.end()
     report.steps, report.told = world.steps, pipelines.told
-    report.injected, report.log = world.injected, world.log
+    report.injected, report.steps_taken = world.injected, world.log
     return report
 
 

@@ -101,7 +101,7 @@ class SimulatedDisk(SimulatedStorage):
 
     def paths(self) -> dict[str, int]:
         """What is there, and its size; no turn."""
-        return {info.path: info.size for info in self.memory.walk("")}
+        return {path: len(found.data) for path, found in self.memory._space.objects.items()}
 
     def read(self, path: str) -> bytes:
         return self._turn("read", path, lambda: self.memory.read(path))

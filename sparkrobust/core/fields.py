@@ -37,7 +37,9 @@ class Fields:
 
     def text(self, name: str) -> str:
         value = self._plain[name]
-        if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+        if not isinstance(value, str) or (
+            not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)
+        ):
             self.refuse(f"text as {name}", value)
         return value
 
