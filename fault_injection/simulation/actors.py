@@ -101,7 +101,7 @@ class Pipelines:
 
     def _write(self, told: Told) -> None:
         table = self.open()
-        roll_back_failed_writes(table)
+        self._takes_over(table)
         chosen = self.world.choices.random
         slots = chosen.randint(1, self.settings.most_slots)
         bulk = self.world.choices.happens(self.settings.bulk)
@@ -120,6 +120,10 @@ class Pipelines:
             return
         with contextlib.suppress(RobustWriteError):  # the next write sweeps
             transaction.clean_up()
+
+    def _takes_over(self, table: HudiTable) -> None:
+        """What a driver does before it writes."""
+        roll_back_failed_writes(table)
 
     def _terms(self, table: HudiTable, name: str) -> Terms:
         if not self.world.choices.happens(self.settings.overwrite):
@@ -296,6 +300,19 @@ def archiver(pipelines: Pipelines, *, own: bool, announce: Callable[[str], None]
                 storage.delete(instant_file(replace(oldest, state=state)))
 
     return archive
+
+
+def forgets(pipelines: Pipelines) -> Callable[[], None]:
+    """The timeline forgets what was rolled back, as an archiver would make it; times may come again."""
+
+    def forget() -> None:
+        storage = pipelines.storage()
+        for instant in pipelines.open().timeline.instants:
+            if instant.action is Action.ROLLBACK and not instant.pending:
+                for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
+                    storage.delete(instant_file(replace(instant, state=state)))
+
+    return forget
 
 
 def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:

@@ -92,10 +92,14 @@ class Auditor:
 
     def _appeared(self, path: str) -> None:
         if path.startswith(f"{ROBUST}/"):
+            if path.endswith("/gate"):
+                folder = path.rpartition("/")[0]
+                self._gated.add(folder)
+                # Only a driver that begins puts one: what the folder was before is over.
+                self._removed.discard(folder)
+                self.closed.discard(folder)
             if _control_folder(path) in self._removed:
                 self._say(f"{path} is there, in a folder that was removed")
-            if path.endswith("/gate"):
-                self._gated.add(path.rpartition("/")[0])
             if path.endswith("/decision"):
                 self._decision(path)
         elif path.startswith(f"{TIMELINE}/"):
@@ -122,7 +126,11 @@ class Auditor:
 
     def _instant(self, path: str) -> None:
         found = parse_instant_file(path.rpartition("/")[2])
-        if found is None or found.state is not State.COMPLETED or found.action not in WRITES:
+        if found is None or found.action not in WRITES:
+            return
+        if found.state is State.REQUESTED:
+            self.rolled_back.discard(found.time)  # another write has the same time
+        if found.state is not State.COMPLETED:
             return
         other = self.completed.get(found.time)
         if other is not None:
@@ -190,15 +198,8 @@ class Auditor:
         """Once everybody has ended, and a write has come after them."""
         there = self._storage.paths()
         for one in told:
-            if one.instant is None:
-                continue
-            durable = one.instant in self.completed
-            if one.outcome == "committed" and not durable:
-                self._say(f"{one.name} was told that {one.instant} is committed")
-            if durable and one.files != self._file_ids(one.instant):
-                self._say(f"{one.instant} has not the rows of {one.name}")
-            if one.outcome == "failed" and durable:
-                self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+            if one.instant is not None:
+                self._is_so(one, [other for other in told if other.instant == one.instant])
         self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
         named = {file.final_path for time in self.completed for file in self.decided[time].files}
@@ -211,3 +212,17 @@ class Auditor:
             found = parse_instant_file(path.rpartition("/")[2]) if path.startswith(f"{TIMELINE}/") else None
             if found is not None and found.action in WRITES and found.time not in self.completed:
                 self._say(f"{path} is pending, and nobody is left who could end it")
+
+    def _is_so(self, one: Told, of_its_time: list[Told]) -> None:
+        """What a driver was told is what became of its write, and not of another one of the same time."""
+        assert one.instant is not None
+        durable = one.instant in self.completed
+        rows = self._file_ids(one.instant) if durable else frozenset()
+        if durable and all(other.files != rows for other in of_its_time):
+            self._say(f"{one.instant} has not the rows of {one.name}")
+        if len(of_its_time) > 1:
+            durable = durable and one.files == rows
+        if one.outcome == "committed" and not durable:
+            self._say(f"{one.name} was told that {one.instant} is committed")
+        if one.outcome == "failed" and durable:
+            self._say(f"{one.name} was told that {one.instant} failed: {one.error}")

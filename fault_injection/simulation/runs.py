@@ -14,6 +14,7 @@ from fault_injection.simulation.actors import (
     Told,
     archiver,
     foreign_rollback,
+    forgets,
     recoverer,
     rollbacker,
 )
@@ -73,6 +74,7 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
     story = {**SCENARIOS, **CALM}[scenario](choices)
     world = World(choices, Rates())
     world.planned = dict(planned or {})
+    world.time_stands = story.time_stands
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
     auditor = Auditor(storage, read)
@@ -123,6 +125,7 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             "archiver": archiver(pipelines, own=True, announce=auditor.archived.add),
             "foreign archiver": archiver(pipelines, own=False, announce=auditor.archived.add),
             "hudi": foreign_rollback(pipelines),
+            "forget": forgets(pipelines),
         }[what]
         actor = world.spawn(name, function)
         actor.asleep = begins
@@ -130,6 +133,9 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             # Two writers that overwrite at once need a lock; others may take this one for dead.
             before = [one for one in others if one.name.startswith("writer")]
             actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
+        if story.time_stands:
+            # One after the other, and what is left of one meets the next.
+            actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
         if what == "hudi":
             # It shares no lock with us, and so must not meet a driver that is alive.
             actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]

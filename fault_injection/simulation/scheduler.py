@@ -98,7 +98,7 @@ class SimulatedClock(Clock):
         self._world = world
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self._world.ms
+        return EPOCH_MS + (0 if self._world.time_stands else self._world.ms)
 
     def elapsed(self) -> float:
         return self._world.ms / 1000
@@ -144,6 +144,7 @@ class World:
     def __init__(self, choices: Choices, rates: Rates, look: Callable[[], None] = lambda: None) -> None:
         self.choices, self.rates, self.look = choices, rates, look
         self.ms = 0
+        self.time_stands = False
         self.steps = 0
         self.actors: list[Actor] = []
         self._living: list[Actor] = []
