@@ -9,9 +9,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
+from fault_injection.exhaustive.explore import Found, explore
+from fault_injection.exhaustive.worlds import QUICK, SMALL
 from fault_injection.faults import Fault
 from fault_injection.simulation.runs import Report, run
 from fault_injection.simulation.scenarios import CALM, SCENARIOS
@@ -107,12 +109,22 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
     parser.add_argument("--scenario", choices=SCENARIOS, default="any", help="what happens in them")
     what.add_argument("--each-call", action="store_true", help="every fault at every call of every operation")
-    parser.add_argument("--minutes", type=float, help="no new worlds after so long")
+    what.add_argument(
+        "--exhaustive",
+        choices=("quick", "all", *SMALL),
+        metavar="quick|all|NAME",
+        help=f"everything that can happen in a small world: {'; '.join(SMALL)}",
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="no new worlds after so long; with --exhaustive, for each of them"
+    )
     given = parser.parse_args(arguments)
     if given.seed is not None:
         return _one(given.seed, given.scenario)
     if given.each_call:
         return _each_call()
+    if given.exhaustive is not None:
+        return _exhaustive(given.exhaustive, given.minutes)
     if given.seeds is None and given.minutes is None:
         parser.error("say --seed, --seeds or --minutes")
     started = time.monotonic()
@@ -148,6 +160,30 @@ def _each_call() -> int:
                 print(f"    {line}")
             whole, violations = whole + worlds, violations + len(wrong)
     print(f"{'all':45s} {whole:>7,} worlds {violations:>4} violations, {time.monotonic() - started:,.0f} s")
+    return 1 if violations else 0
+
+
+def _everything_in(name: str, minutes: float | None) -> tuple[str, Found]:
+    return name, explore(SMALL[name].make, minutes=minutes)
+
+
+def _exhaustive(which: str, minutes: float | None) -> int:
+    """Everything that can happen in small worlds, each in a process of its own."""
+    names = {"quick": list(QUICK), "all": list(SMALL)}.get(which, [which])
+    started, whole = time.monotonic(), Found()
+    violations = 0
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_patient) as pool:
+        for done in as_completed([pool.submit(_everything_in, name, minutes) for name in names]):
+            name, found = done.result()
+            how = "violated" if found.violation else "complete" if found.complete else "capped"
+            counts = f"{found.states:>11,} states {found.edges:>12,} edges"
+            print(f"{name:50s} {counts} {found.seconds:>8,.1f} s  {how}", flush=True)
+            if found.violation is not None:
+                violations += 1
+                print("\n".join(f"    {line}" for line in (found.violation, *found.trace)))
+            whole.states, whole.edges = whole.states + found.states, whole.edges + found.edges
+    seconds = time.monotonic() - started
+    print(f"{'all':50s} {whole.states:>11,} states {whole.edges:>12,} edges {seconds:>8,.1f} s")
     return 1 if violations else 0
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
@@ -214,7 +215,7 @@ class SmallWorld(World):
 
 
 _NOTHING = object()
-OPAQUE = (World, Storage, Clock, Ids, OneHand, Choices, Pipelines, _Run)
+OPAQUE = (World, Storage, Clock, Ids, OneHand, Choices, Pipelines, WeakKeyDictionary, _Run)
 """There is one of them in a world, or each does the same."""
 
 
@@ -229,10 +230,16 @@ class _Forgetful:
 
 
 class Lives:
-    """The trees of all processes."""
+    """The trees of all processes, in which equal moments are one.
 
-    def __init__(self, world: SmallWorld) -> None:
-        self._world = world
+    Parameters
+    ----------
+    merges
+        Without it no two are: then a process is all that it was ever answered.
+    """
+
+    def __init__(self, world: SmallWorld, *, merges: bool = True) -> None:
+        self._world, self.merges = world, merges
         self.moments: list[Moment] = []
         self._roots: dict[Process, Moment] = {}
         self._standing: OrderedDict[Moment, _Run] = OrderedDict()
@@ -288,6 +295,8 @@ class Lives:
         return known
 
     def _where(self, run: _Run, moment: Moment) -> bytes:
+        if not self.merges:
+            return len(self.moments).to_bytes(4, "big")
         if run.over:
             return digest((run.result, type(run.error)), OPAQUE)
         frames, before = run.stops()

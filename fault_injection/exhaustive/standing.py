@@ -17,12 +17,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import cached_property, lru_cache
-from types import BuiltinMethodType, FrameType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 from fault_injection.exhaustive.statements import Hold, hold
-
-_PLAIN = (str, bytes, int, float, bool, type(None), Enum)
 
 
 class Unknown(Exception):
@@ -161,7 +167,7 @@ class Teller:
         known = _values.get(id(value))
         if known is None:
             inner = Teller(self.opaque)
-            for name in _fields_of(type(value)):
+            for name in _fields_of(value.__class__):
                 inner.tell(getattr(value, name))
             if len(_values) > _VALUES:
                 _values.clear()
@@ -222,7 +228,7 @@ class Teller:
 
     def attributes(self, value: Any) -> None:
         if self.new(value):
-            caches = _caches(type(value))
+            caches = _caches(value.__class__)
             for name, held in value.__dict__.items():
                 if name not in caches:
                     self.parts.append(name)
@@ -232,7 +238,7 @@ class Teller:
 
     def slots(self, value: Any) -> None:
         if self.new(value):
-            for name in _slots(type(value)):
+            for name in _slots(value.__class__):
                 self.tell(getattr(value, name, None))
 
     def reduced(self, value: Any) -> None:
@@ -279,18 +285,21 @@ def _how(kind: type, opaque: Opaque) -> _How:
 
 
 @lru_cache(None)
-def _fields_of(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))  # type: ignore[arg-type]
+def _fields_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @lru_cache(None)
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(kind: Any) -> tuple[str, ...]:
     return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
 
 
 @lru_cache(None)
-def _caches(kind: type) -> frozenset[str]:
+def _caches(kind: Any) -> frozenset[str]:
     """What is computed from the rest, when it is first asked for."""
     return frozenset(
-        name for base in kind.__mro__ for name, held in vars(base).items() if isinstance(held, cached_property)
+        name
+        for base in kind.__mro__
+        for name, held in vars(base).items()
+        if isinstance(held, cached_property)
     )

@@ -174,7 +174,9 @@ def _is_first(above: ast.AST, node: ast.AST) -> bool:
         before = [*above.args, *above.keywords]
         return _is_seen(above.func, called=True) and _all_seen(before[: _index(before, node)])
     if isinstance(above, ast.Compare):
-        return above.left is node or _all_seen([above.left, *above.comparators[: _index(above.comparators, node)]])
+        return above.left is node or _all_seen(
+            [above.left, *above.comparators[: _index(above.comparators, node)]]
+        )
     if isinstance(above, ast.BinOp):
         return above.left is node or _is_seen(above.left)
     if isinstance(above, ast.Subscript):

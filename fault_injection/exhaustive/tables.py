@@ -17,7 +17,7 @@ from fault_injection.simulation.stores import Bucket, SimulatedBucket, Simulated
 from sparkrobust.core import decision
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.names import PROPERTIES
-from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.memory import MemoryStorage, _Space
 
 Piece = tuple[Hashable, Any]
 """A part of a store: a value that is equal for equal parts, and what to put it together from."""
@@ -27,8 +27,9 @@ class Disk:
     """A disk that can be taken apart into pieces and put together again."""
 
     def __init__(self, world: SmallWorld) -> None:
-        memory = MemoryStorage(f"small-{id(world)}", clock=world.clock)
-        self._space = memory._space
+        # Apart from the spaces that are known by name: the name stands in files, and is to be the same.
+        self._space = _Space(clock=world.clock)
+        memory = MemoryStorage._of("small", self._space)
         self.storage = SimulatedDisk(world, memory)
         self.read = memory.read
 
@@ -60,7 +61,7 @@ class S3:
 
     def __init__(self, world: SmallWorld) -> None:
         self._bucket = Bucket(world.clock)
-        self.storage = SimulatedBucket(world, self._bucket, f"s3a://small-{id(world)}/table")
+        self.storage = SimulatedBucket(world, self._bucket, "s3a://small/table")
 
     def read(self, path: str) -> bytes:
         return self._bucket.objects[path][0]
@@ -100,6 +101,7 @@ class Tables:
         self.auditor = Auditor(store.storage, store.read)
         self._pieces: dict[Hashable, int] = {}
         self._whole: list[Any] = []
+        self._parts: list[Hashable] = []
         self._commits: dict[int, tuple[bytes, Commit]] = {}
         self._known: dict[Hashable, int] = {}
         self._knowledge: list[Knowledge] = []
@@ -129,15 +131,16 @@ class Tables:
         if number is None:
             number = self._pieces[piece[0]] = len(self._whole)
             self._whole.append(piece[1])
+            self._parts.append(piece[0])
         return number
 
     def _knowledge_number(self) -> int:
         knowledge = self.auditor.knows()
-        decided, completed, *sets = knowledge
+        decided, completed, sets = knowledge
         key = (
             tuple(sorted((instant, self._rendered(commit)) for instant, commit in decided.items())),
             tuple(sorted(completed.items())),
-            *sets,
+            sets,
         )
         number = self._known.get(key)
         if number is None:
@@ -151,6 +154,10 @@ class Tables:
             # With the commit itself, so that no other one gets its id.
             found = self._commits[id(commit)] = decision.render(commit, "0"), commit
         return found[0]
+
+    def content(self, number: int) -> frozenset[Hashable]:
+        """What lies in the store in a state."""
+        return frozenset(self._parts[place] for place in self._states[number][1])
 
     def be(self, number: int) -> None:
         """Bring the table into a state."""

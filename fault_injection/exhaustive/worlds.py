@@ -167,7 +167,6 @@ _QUICK: dict[str, dict[str, Any]] = {
     "a write that is given up": {"attempts": 2, "gives_up": True},
     "its rollback": {"others": (R,)},
     "its recovery": {"others": (E,)},
-    "its rollback and its recovery, staged": {"others": (E, R), "staged": True},
     "its rollback, given up": {"others": (R,), "gives_up": True, "staged": True},
     "archived by us": {"others": (E, "archiver", "neighbour"), "staged": True},
     "archived by Hudi": {"others": (E, "foreign archiver", "neighbour"), "staged": True},
@@ -175,6 +174,7 @@ _QUICK: dict[str, dict[str, Any]] = {
     "begun again": {"others": ("again",)},
 }
 _BIG: dict[str, dict[str, Any]] = {
+    "its rollback and its recovery, staged": {"others": (E, R), "staged": True},
     "two attempts, rollback": {"attempts": 2, "others": (R,)},
     "two attempts, recovery": {"attempts": 2, "others": (E,)},
     "rollback from the first step on": {"others": (R,), "from_the_start": True},

@@ -23,15 +23,7 @@ from sparkrobust.core.names import (
 from sparkrobust.formats import properties
 
 AnyStorage = SimulatedDisk | SimulatedBucket
-Knowledge = tuple[
-    dict[str, Commit],
-    dict[str, str],
-    frozenset[str],
-    frozenset[str],
-    frozenset[str],
-    frozenset[str],
-    frozenset[str],
-]
+Knowledge = tuple[dict[str, Commit], dict[str, str], tuple[frozenset[str], ...]]
 
 
 def _control_folder(path: str) -> str:
@@ -63,16 +55,18 @@ class Auditor:
 
     def knows(self) -> Knowledge:
         """What it knows by now, of which nothing changes any more."""
-        sets = (self.rolled_back, self.archived, self.closed, self._removed, self._gated)
-        return (dict(self.decided), dict(self.completed), *map(frozenset, sets))
+        return dict(self.decided), dict(self.completed), tuple(map(frozenset, self._sets))
+
+    @property
+    def _sets(self) -> tuple[set[str], ...]:
+        return self.rolled_back, self.archived, self.closed, self._removed, self._gated
 
     def remember(self, knowledge: Knowledge) -> None:
         """Know that again, of the table as it now is."""
-        decided, completed, *sets = knowledge
+        decided, completed, sets = knowledge
         self._before = self._storage.paths()
         self.decided, self.completed = dict(decided), dict(completed)
-        own = (self.rolled_back, self.archived, self.closed, self._removed, self._gated)
-        for mine, known in zip(own, sets, strict=True):
+        for mine, known in zip(self._sets, sets, strict=True):
             mine.clear()
             mine.update(known)
 

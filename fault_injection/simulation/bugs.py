@@ -148,6 +148,14 @@ def _commit_file_linked(stack: ExitStack) -> None:
 
 
 def _commit_by(stack: ExitStack, how: Callable[[Storage, StagedFile, bytes], None]) -> None:
+    contents: dict[str, bytes] = {}
+    real_finish = StagedBytes.finish
+
+    def finish(self: StagedBytes) -> StagedFile:
+        contents[self.token] = bytes(self.data)
+        return real_finish(self)
+
+    _put(stack, StagedBytes, "finish", finish)
     for kind in (SimulatedBucket, SimulatedDisk):
         real = kind.publish
 
@@ -155,7 +163,7 @@ def _commit_by(stack: ExitStack, how: Callable[[Storage, StagedFile, bytes], Non
             if staged.final_path.endswith(".parquet"):
                 real(self, staged)
             else:
-                how(self, staged, b"x" * staged.size)
+                how(self, staged, contents[staged.token])
 
         _put(stack, kind, "publish", publish)
 

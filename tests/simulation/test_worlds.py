@@ -19,6 +19,7 @@ TOLD_BY = {
     "blind sweep": "archived-while-asleep",
     "negative gate": "late-tasks",
     "the decision is removed first": "sleepers-decide",
+    "no nonce": "same-time-again",
 }
 """The story that shows a mistake soonest, where that is not just any."""
 
