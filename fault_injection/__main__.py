@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
+from fault_injection.exhaustive.explore import Found, explore
+from fault_injection.exhaustive.worlds import QUICK, SMALL
 from fault_injection.faults import Fault
 from fault_injection.simulation.runs import Report, run
 from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS
@@ -60,6 +63,12 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(found.items()))
 
 
+def _patient() -> None:
+    """Worlds leave many small circles behind: to look for them all the time takes a tenth of it."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 def _some(scenario: str, seeds: range) -> Summary:
     summary = Summary()
     for seed in seeds:
@@ -72,7 +81,7 @@ def _many(scenario: str, seeds: range, minutes: float | None) -> Summary:
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     chunks = (seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK))
     whole, cores = Summary(), os.cpu_count() or 1
-    with ProcessPoolExecutor(cores) as pool:
+    with ProcessPoolExecutor(cores, initializer=_patient) as pool:
         running: set[Future[Summary]] = set()
         while True:
             while len(running) < 2 * cores and (deadline is None or time.monotonic() < deadline):
@@ -101,12 +110,22 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
     parser.add_argument("--scenario", choices=_STORIES, default="any", help="what happens in them")
     what.add_argument("--each-call", action="store_true", help="every fault at every call of every operation")
-    parser.add_argument("--minutes", type=float, help="no new worlds after so long")
+    what.add_argument(
+        "--exhaustive",
+        choices=("quick", "all", *SMALL),
+        metavar="quick|all|NAME",
+        help=f"everything that can happen in a small world: {'; '.join(SMALL)}",
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="no new worlds after so long; with --exhaustive, for each of them"
+    )
     given = parser.parse_args(arguments)
     if given.seed is not None:
         return _one(given.seed, given.scenario)
     if given.each_call:
         return _each_call()
+    if given.exhaustive is not None:
+        return _exhaustive(given.exhaustive, given.minutes)
     if given.seeds is None and given.minutes is None:
         parser.error("say --seed, --seeds or --minutes")
     started = time.monotonic()
@@ -135,13 +154,37 @@ def _calls_of(scenario: str) -> tuple[str, int, list[str]]:
 
 def _each_call() -> int:
     started, whole, violations = time.monotonic(), 0, 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_patient) as pool:
         for scenario, worlds, wrong in pool.map(_calls_of, CALM):
             print(f"{scenario:45s} {worlds:>7,} worlds {len(wrong):>4} violations", flush=True)
             for line in wrong[:20]:
                 print(f"    {line}")
             whole, violations = whole + worlds, violations + len(wrong)
     print(f"{'all':45s} {whole:>7,} worlds {violations:>4} violations, {time.monotonic() - started:,.0f} s")
+    return 1 if violations else 0
+
+
+def _everything_in(name: str, minutes: float | None) -> tuple[str, Found]:
+    return name, explore(SMALL[name].make, minutes=minutes)
+
+
+def _exhaustive(which: str, minutes: float | None) -> int:
+    """Everything that can happen in small worlds, each in a process of its own."""
+    names = {"quick": list(QUICK), "all": list(SMALL)}.get(which, [which])
+    started, whole = time.monotonic(), Found()
+    violations = 0
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_patient) as pool:
+        for done in as_completed([pool.submit(_everything_in, name, minutes) for name in names]):
+            name, found = done.result()
+            how = "violated" if found.violation else "complete" if found.complete else "capped"
+            counts = f"{found.states:>11,} states {found.edges:>12,} edges"
+            print(f"{name:50s} {counts} {found.seconds:>8,.1f} s  {how}", flush=True)
+            if found.violation is not None:
+                violations += 1
+                print("\n".join(f"    {line}" for line in (found.violation, *found.trace)))
+            whole.states, whole.edges = whole.states + found.states, whole.edges + found.edges
+    seconds = time.monotonic() - started
+    print(f"{'all':50s} {whole.states:>11,} states {whole.edges:>12,} edges {seconds:>8,.1f} s")
     return 1 if violations else 0
 
 

@@ -70,7 +70,7 @@ FAULTS: tuple[FaultClass, ...] = (
         where="after the gate was closed, after the commit, after a rollback",
         verdict=Verdict.SURVIVED,
         then="it finds the gate closed, or its folder gone; what it uploads is never completed, and swept",
-        simulated=_by("late-tasks"),
+        simulated=_by("late-tasks", "same-time-again"),
     ),
     FaultClass(
         name="the write plan is run again after the write was finalized",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,14 +29,13 @@ from sparkrobust.handles.files import begin_file
 from sparkrobust.handles.plan import Attempt, FileOptions, Rules, SlotResult, WritePlan
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.direct import DirectStorage
-from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock
+from sparkrobust.storage.locks import FileSystemLock, Grip, Holder, TableLock
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
 MARK = "simulated.overwrite"
 """In the table's properties: which write replaced it last."""
 _TASK_FAILURES = 4
 LOCK = f"{HOODIE}/lock"
-_processes = itertools.count()
 
 _RULES = Rules(combine=False, match=False, delete=False)
 _FILES = FileOptions(codec="none", max_file_bytes=1 << 20, row_group_bytes=1 << 20)
@@ -76,6 +74,30 @@ class Settings:
     """Tasks make their files visible themselves."""
 
 
+class NoLock(TableLock):
+    """Of a process that knows of no other one: it is always free."""
+
+    shared = False
+    pause_seconds = 0.0
+
+    def try_acquire(self, owner: str, nonce: str) -> Grip:
+        return _NoGrip()
+
+    def holder(self) -> Holder | None:
+        return None
+
+    def __str__(self) -> str:
+        return "none"
+
+
+class _NoGrip(Grip):
+    def is_held(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        """Nothing."""
+
+
 class StageFailed(Exception):
     """Spark has given up the write stage."""
 
@@ -97,8 +119,7 @@ class Pipelines:
     def _coordination(self, storage: Storage) -> Coordination:
         world, settings = self.world, self.settings
         if settings.lock_expires is None:
-            # Each driver is a process of its own, and so is what lies in its memory.
-            lock: TableLock = InProcessLock(f"{storage.url} {next(_processes)}", world.clock, world.ids)
+            lock: TableLock = NoLock(world.clock, world.ids)
         else:
             lock = FileSystemLock(
                 storage, LOCK, expire_seconds=settings.lock_expires, clock=world.clock, ids=world.ids
@@ -107,10 +128,10 @@ class Pipelines:
 
     # -- a write -----------------------------------------------------------------------------------------
 
-    def write(self, name: str) -> Callable[[], None]:
+    def write(self, name: str) -> Callable[[], Told]:
         """A driver that writes once, and believes that no other one is alive."""
 
-        def driver() -> None:
+        def driver() -> Told:
             told = Told(name=name)
             self.told.append(told)
             try:
@@ -120,12 +141,13 @@ class Pipelines:
                 told.outcome, told.error = "unknown", str(error)
             except (RobustWriteError, StageFailed) as error:
                 told.outcome, told.error = "failed", f"{type(error).__name__}: {error}"
+            return told
 
         return driver
 
     def _write(self, told: Told) -> None:
         table = self.open()
-        roll_back_failed_writes(table)
+        self._takes_over(table)
         chosen = self.world.choices.random
         slots = chosen.randint(1, self.settings.most_slots)
         bulk = self.world.choices.happens(self.settings.bulk)
@@ -147,6 +169,10 @@ class Pipelines:
         with contextlib.suppress(RobustWriteError):  # the next write sweeps
             transaction.clean_up()
 
+    def _takes_over(self, table: HudiTable) -> None:
+        """What a driver does before it writes."""
+        roll_back_failed_writes(table)
+
     def _terms(self, table: HudiTable, name: str) -> Terms:
         if not self.world.choices.happens(self.settings.overwrite):
             return Terms(action=Action.COMMIT, operation=OperationType.INSERT, schema=SCHEMA)
@@ -158,8 +184,8 @@ class Pipelines:
             new_properties={**table.config.values, MARK: name},
         )
 
-    def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
-        """Spark's part: tasks that are tried again, sometimes twice at once."""
+    def _plan(self, told: Told, transaction: Transaction, slots: int) -> WritePlan:
+        """What tasks are sent."""
         ids = self.world.ids
         plan = WritePlan(
             storage=DirectStorage(self.storage()) if self.settings.direct else self.storage(),
@@ -174,6 +200,11 @@ class Pipelines:
         told.files = frozenset(
             slot.file_id(number) for slot in plan.slots for number in range(files_of(self.settings, slot))
         )
+        return plan
+
+    def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
+        """Spark's part: tasks that are tried again, sometimes twice at once."""
+        plan = self._plan(told, transaction, slots)
         running = [_Task(self, told.name, plan, slot) for slot in range(slots)]
 
         def all_over() -> bool:
@@ -317,6 +348,19 @@ def archiver(pipelines: Pipelines, *, own: bool, announce: Callable[[str], None]
                 storage.delete(instant_file(replace(oldest, state=state)))
 
     return archive
+
+
+def forgets(pipelines: Pipelines) -> Callable[[], None]:
+    """The timeline forgets what was rolled back, as an archiver would make it; times may come again."""
+
+    def forget() -> None:
+        storage = pipelines.storage()
+        for instant in pipelines.open().timeline.instants:
+            if instant.action is Action.ROLLBACK and not instant.pending:
+                for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
+                    storage.delete(instant_file(replace(instant, state=state)))
+
+    return forget
 
 
 def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:

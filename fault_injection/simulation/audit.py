@@ -24,6 +24,12 @@ from sparkrobust.core.names import (
 from sparkrobust.formats import properties
 
 AnyStorage = SimulatedDisk | SimulatedObjects
+Knowledge = tuple[dict[str, Commit], dict[str, str], tuple[frozenset[str], ...]]
+
+
+def _control_folder(path: str) -> str:
+    """The control folder that a path lies in; of others what would be one."""
+    return "/".join(path.split("/", 3)[:3])
 
 
 class Violation(Exception):
@@ -50,6 +56,23 @@ class Auditor:
         """Control folders of a disk that are gone."""
         self._gated: set[str] = set()
 
+    def knows(self) -> Knowledge:
+        """What it knows by now, of which nothing changes any more."""
+        return dict(self.decided), dict(self.completed), tuple(map(frozenset, self._sets))
+
+    @property
+    def _sets(self) -> tuple[set[str], ...]:
+        return self.rolled_back, self.archived, self.closed, self._removed, self._gated
+
+    def remember(self, knowledge: Knowledge) -> None:
+        """Know that again, of the table as it now is."""
+        decided, completed, sets = knowledge
+        self._before = self._storage.paths()
+        self.decided, self.completed = dict(decided), dict(completed)
+        for mine, known in zip(self._sets, sets, strict=True):
+            mine.clear()
+            mine.update(known)
+
     def look(self) -> None:
         """After a step."""
         now = self._storage.paths()
@@ -66,10 +89,14 @@ class Auditor:
 
     def _appeared(self, path: str) -> None:
         if path.startswith(f"{ROBUST}/"):
-            if "/".join(path.split("/")[:3]) in self._removed:
-                self._say(f"{path} is there, in a folder that was removed")
             if path.endswith("/gate"):
-                self._gated.add(path.rpartition("/")[0])
+                folder = path.rpartition("/")[0]
+                self._gated.add(folder)
+                # Only a driver that begins puts one: what the folder was before is over.
+                self._removed.discard(folder)
+                self.closed.discard(folder)
+            if _control_folder(path) in self._removed:
+                self._say(f"{path} is there, in a folder that was removed")
             if path.endswith("/decision"):
                 self._decision(path)
         elif path.startswith(f"{TIMELINE}/"):
@@ -81,15 +108,10 @@ class Auditor:
             self._data_file(path)
 
     def _folders_gone(self, gone: Iterable[str], now: Mapping[str, int]) -> None:
-        for path in gone:
-            folder = ControlFolder.parse("/".join(path.split("/")[:3])) if path.startswith(ROBUST) else None
-            # Before the gate stands, the driver itself is still making the folder.
-            if (
-                folder is not None
-                and folder.path in self._gated
-                and not any(one.startswith(f"{folder.path}/") for one in now)
-            ):
-                self._removed.add(folder.path)
+        # Before the gate stands, the driver itself is still making the folder.
+        for folder in {_control_folder(path) for path in gone} & self._gated:
+            if not any(path.startswith(f"{folder}/") for path in now):
+                self._removed.add(folder)
 
     def _decision(self, path: str) -> None:
         folder = ControlFolder.parse(path.rpartition("/")[0])
@@ -101,7 +123,11 @@ class Auditor:
 
     def _instant(self, path: str) -> None:
         found = parse_instant_file(path.rpartition("/")[2])
-        if found is None or found.state is not State.COMPLETED or found.action not in WRITES:
+        if found is None or found.action not in WRITES:
+            return
+        if found.state is State.REQUESTED:
+            self.rolled_back.discard(found.time)  # another write has the same time
+        if found.state is not State.COMPLETED:
             return
         other = self.completed.get(found.time)
         if other is not None:
@@ -172,15 +198,8 @@ class Auditor:
         """Once everybody has ended, and a write has come after them."""
         there = self._storage.paths()
         for one in told:
-            if one.instant is None:
-                continue
-            durable = one.instant in self.completed
-            if one.outcome == "committed" and not durable:
-                self._say(f"{one.name} was told that {one.instant} is committed")
-            if durable and one.files != self._file_ids(one.instant):
-                self._say(f"{one.instant} has not the rows of {one.name}")
-            if one.outcome == "failed" and durable:
-                self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+            if one.instant is not None:
+                self._is_so(one, [other for other in told if other.instant == one.instant])
         self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
         named = {path for time in self.completed for path in self._named(time)}
@@ -193,3 +212,17 @@ class Auditor:
             found = parse_instant_file(path.rpartition("/")[2]) if path.startswith(f"{TIMELINE}/") else None
             if found is not None and found.action in WRITES and found.time not in self.completed:
                 self._say(f"{path} is pending, and nobody is left who could end it")
+
+    def _is_so(self, one: Told, of_its_time: list[Told]) -> None:
+        """What a driver was told is what became of its write, and not of another one of the same time."""
+        assert one.instant is not None
+        durable = one.instant in self.completed
+        rows = self._file_ids(one.instant) if durable else frozenset()
+        if durable and all(other.files != rows for other in of_its_time):
+            self._say(f"{one.instant} has not the rows of {one.name}")
+        if len(of_its_time) > 1:
+            durable = durable and one.files == rows
+        if one.outcome == "committed" and not durable:
+            self._say(f"{one.name} was told that {one.instant} is committed")
+        if one.outcome == "failed" and durable:
+            self._say(f"{one.name} was told that {one.instant} failed: {one.error}")

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
+
+from greenlet import getcurrent
 
 from fault_injection.simulation import actors
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
@@ -49,22 +53,21 @@ def _put(stack: ExitStack, where: Any, name: str, what: Any) -> None:
 def _marker_before_sync(stack: ExitStack) -> None:
     """The marker is put before the files are whole, and nobody looks at their sizes."""
     real_finish, real_run = StagedBytes.finish, SlotAttempt.run
-    unfinished: list[tuple[str, Callable[[], None]]] = []
+    unfinished: WeakKeyDictionary[Any, list[Callable[[], None]]] = WeakKeyDictionary()
 
     def finish(self: StagedBytes) -> StagedFile:
         if not self.final_path.endswith(".parquet"):
             return real_finish(self)
         data = bytes(self.data)
-        unfinished.append((self.final_path, lambda: self.storage.finish_staged(self.token, data)))
+        late = lambda: self.storage.finish_staged(self.token, data)  # noqa: E731
+        unfinished.setdefault(getcurrent(), []).append(late)
         self.settled = True
         return StagedFile(final_path=self.final_path, token=self.token, size=len(data))
 
     def run(self: SlotAttempt, tables: Any, write: Any) -> Any:
         result = real_run(self, tables, write)
-        for path, late in list(unfinished):
-            if f"_{self.attempt.token}_" in path:
-                unfinished.remove((path, late))
-                late()
+        for late in unfinished.pop(getcurrent(), []):
+            late()
         return result
 
     _put(stack, StagedBytes, "finish", finish)
@@ -146,6 +149,14 @@ def _commit_file_linked(stack: ExitStack) -> None:
 
 
 def _commit_by(stack: ExitStack, how: Callable[[Storage, StagedFile, bytes], None]) -> None:
+    contents: dict[str, bytes] = {}
+    real_finish = StagedBytes.finish
+
+    def finish(self: StagedBytes) -> StagedFile:
+        contents[self.token] = bytes(self.data)
+        return real_finish(self)
+
+    _put(stack, StagedBytes, "finish", finish)
     for kind in (SimulatedBucket, SimulatedDisk):
         real = kind.publish
 
@@ -153,7 +164,7 @@ def _commit_by(stack: ExitStack, how: Callable[[Storage, StagedFile, bytes], Non
             if staged.final_path.endswith(".parquet"):
                 real(self, staged)
             else:
-                how(self, staged, b"x" * staged.size)
+                how(self, staged, contents[staged.token])
 
         _put(stack, kind, "publish", publish)
 
@@ -213,6 +224,17 @@ def _control_files_in_temp(stack: ExitStack) -> None:
         return f"{marker_folder(self.instant)}/{slot}.cm"
 
     _put(stack, ControlFolder, "completion", completion)
+
+
+@_bug
+def _no_nonce(stack: ExitStack) -> None:
+    """A write is known by its instant alone, which may come again."""
+
+    def new_folder(self: transaction.Transaction) -> ControlFolder:
+        return replace(real(self), nonce="0")
+
+    real = transaction.Transaction._new_folder
+    _put(stack, transaction.Transaction, "_new_folder", new_folder)
 
 
 @_bug

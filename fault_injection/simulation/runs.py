@@ -14,6 +14,7 @@ from fault_injection.simulation.actors import (
     Told,
     archiver,
     foreign_rollback,
+    forgets,
     recoverer,
     rollbacker,
 )
@@ -43,7 +44,17 @@ class Report:
     steps_before_peace: int = 0
     told: list[Told] = field(default_factory=list)
     injected: dict[Fault, int] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
+    steps_taken: list[tuple[int, str, str, str, str]] = field(default_factory=list)
+
+    @property
+    def log(self) -> list[str]:
+        """Step by step."""
+        return [
+            f"{step:5d} {who:12s} {call}"
+            + (f"  [{fault}]" if fault != Fault.NONE.value else "")
+            + (f" -> {told}" if told else "")
+            for step, who, call, fault, told in self.steps_taken
+        ]
 
     @property
     def digest(self) -> str:
@@ -63,6 +74,7 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
     story = {**SCENARIOS, **CALM, **DIRECT}[scenario](choices)
     world = World(choices, Rates())
     world.planned = dict(planned or {})
+    world.time_stands = story.time_stands
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
     auditor = Auditor(storage, read, direct=story.settings.direct)
@@ -87,7 +99,7 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
     finally:
         world.end()
     report.steps, report.told = world.steps, pipelines.told
-    report.injected, report.log = world.injected, world.log
+    report.injected, report.steps_taken = world.injected, world.log
     return report
 
 
@@ -114,6 +126,7 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             "archiver": archiver(pipelines, own=True, announce=auditor.archived.add),
             "foreign archiver": archiver(pipelines, own=False, announce=auditor.archived.add),
             "hudi": foreign_rollback(pipelines),
+            "forget": forgets(pipelines),
         }[what]
         actor = world.spawn(name, function)
         actor.asleep = begins
@@ -121,6 +134,9 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             # Two writers that overwrite at once need a lock; others may take this one for dead.
             before = [one for one in others if one.name.startswith("writer")]
             actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
+        if story.time_stands:
+            # One after the other, and what is left of one meets the next.
+            actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
         if what == "hudi":
             # It shares no lock with us, and so must not meet a driver that is alive.
             actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]

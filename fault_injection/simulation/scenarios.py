@@ -29,6 +29,8 @@ class Scenario:
     settings: Settings
     actors: tuple[tuple[str, int], ...]
     """What each does, and for how many steps it waits before."""
+    time_stands: bool = False
+    """The clock does not go on: a time may come again that the timeline knows no more."""
 
 
 def drawn(choices: Choices) -> Scenario:
@@ -144,12 +146,28 @@ def source_left_behind(choices: Choices) -> Scenario:
     )
 
 
+def same_time_again(choices: Choices) -> Scenario:
+    """A write is rolled back and forgotten, another one gets its time, and tasks of the first come late."""
+    return Scenario(
+        store=choices.among(["disk", "bucket"]),
+        rates=Rates(
+            sleepy=choices.among(["/cm/", "/gate", "stage", "upload"]),
+            longest_freeze=choices.among([150, 400]),
+            fate=("writer 1", "/finalize"),
+        ),
+        settings=Settings(most_slots=1, speculation=1.0, reuse=choices.happens(0.5)),
+        actors=(("writer", 0), ("rollback", 0), ("forget", 0), ("writer", 0)),
+        time_stands=True,
+    )
+
+
 SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "any": drawn,
     "sleepers-decide": sleepers_decide,
     "archived-while-asleep": archived_while_asleep,
     "late-tasks": late_tasks,
     "source-left-behind": source_left_behind,
+    "same-time-again": same_time_again,
 }
 
 

@@ -21,7 +21,7 @@ from sparkrobust.world import Clock, Hands, Ids
 T = TypeVar("T")
 R = TypeVar("R")
 
-_EPOCH_MS = 1_704_067_200_000
+EPOCH_MS = 1_704_067_200_000
 _MS_OF_A_STEP = 7
 
 
@@ -109,7 +109,7 @@ class SimulatedClock(Clock):
         self._world = world
 
     def now_ms(self) -> int:
-        return _EPOCH_MS + self._world.ms
+        return EPOCH_MS + (0 if self._world.time_stands else self._world.ms)
 
     def elapsed(self) -> float:
         return self._world.ms / 1000
@@ -166,18 +166,23 @@ class World:
     Parameters
     ----------
     look
-        Called after every step; raises if something is not as it must be.
+        Called after every step that may have changed the store; raises if something is not as it must be.
     """
 
     def __init__(self, choices: Choices, rates: Rates, look: Callable[[], None] = lambda: None) -> None:
         self.choices, self.rates, self.look = choices, rates, look
         self.ms = 0
+        self.time_stands = False
         self.steps = 0
         self.actors: list[Actor] = []
+        self._living: list[Actor] = []
+        self._touched = False
+        """The store may be another one since the last look."""
         self.late: list[tuple[str, Callable[[], Any]]] = []
         self.planned: dict[int, Fault] = {}
         """Faults at the calls of certain steps."""
-        self.log: list[str] = []
+        self.log: list[tuple[int, str, str, str, str]] = []
+        """Step, who, call, fault, and the error that it was answered."""
         self.injected: dict[Fault, int] = {}
         self.clock, self.ids, self.hands = SimulatedClock(self), SimulatedIds(choices), OneHand(self)
         self._main = getcurrent()
@@ -232,6 +237,7 @@ class World:
 
         actor._greenlet = greenlet(body, parent=self._main)
         self.actors.append(actor)
+        self._living.append(actor)
         return actor
 
     def run(self, *, steps: int, until: Callable[[], bool] = lambda: False) -> None:
@@ -239,8 +245,7 @@ class World:
         for _ in range(steps):
             if until():
                 return
-            able = [actor for actor in self.actors if actor.able]
-            sleepers = [actor for actor in self.actors if actor.alive and actor.asleep]
+            able, sleepers = self._who_is_able()
             for actor in sleepers:
                 actor.asleep -= 1
             if not able and not self.late:
@@ -252,12 +257,28 @@ class World:
             f"not at an end after {steps} steps: {[a.name + ': ' + a.call for a in self.actors if a.alive]}"
         )
 
+    def _who_is_able(self) -> tuple[list[Actor], list[Actor]]:
+        """Who may be chosen, and who is frozen; whoever has ended is not asked again."""
+        able, sleepers, gone = [], [], 0
+        for actor in self._living:  # whoever is asked may begin another one
+            if not actor.alive:
+                gone += 1
+            elif actor.asleep:
+                sleepers.append(actor)
+            elif not (actor.maker is not None and actor.maker.asleep) and actor.ready():
+                able.append(actor)
+        if gone:
+            self._living = [actor for actor in self._living if actor.alive]
+        return able, sleepers
+
     def _turn(self, able: list[Actor]) -> None:
         self.steps += 1
         self.ms += _MS_OF_A_STEP
+        self._touched = False
         if self.late and (not able or self.choices.happens(0.1)):
             what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
-            self._note("network", what, "arrives late", _tried(effect))
+            self._note("network", what, "arrives late", tried(effect))
+            self._touched = True
         else:
             actor = self.choices.among(able)
             sleepy = self.rates.sleepy and self.rates.sleepy in actor.call and actor.awake
@@ -267,7 +288,8 @@ class World:
                 return
             actor.awake = True
             self._step(actor, self._fault(actor))
-        self.look()
+        if self._touched:
+            self.look()
 
     def _fault(self, actor: Actor) -> Fault:
         if actor._effect is None or actor.call.startswith("pause"):
@@ -302,9 +324,10 @@ class World:
             if fault is Fault.LATE:
                 self.late.append((f"{actor.name}: {actor.call}", effect))
         else:
-            answer = _tried(effect)
+            answer = tried(effect)
+            self._touched = actor._changes
             if fault is Fault.TWICE:
-                answer = _tried(effect)
+                answer = tried(effect)
             if fault is Fault.ANSWER_LOST:
                 answer = UnavailableError(f"no answer to {actor.call}")
         self._note(actor.name, actor.call, fault.value, answer)
@@ -337,13 +360,11 @@ class World:
                 self.kill(actor)
 
     def _note(self, who: str, call: str, fault: str, answer: object) -> None:
-        told = f" -> {type(answer).__name__}" if isinstance(answer, Exception) else ""
-        self.log.append(
-            f"{self.steps:5d} {who:12s} {call}" + (f"  [{fault}]" if fault != "none" else "") + told
-        )
+        told = type(answer).__name__ if isinstance(answer, Exception) else ""
+        self.log.append((self.steps, who, call, fault, told))
 
 
-def _tried(effect: Callable[[], Any]) -> Any:
+def tried(effect: Callable[[], Any]) -> Any:
     """What comes of it, or the error that does."""
     try:
         return effect()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Upload:
+class Upload:
     path: str
     data: bytes | None = None
 
@@ -45,7 +45,7 @@ class Bucket:
     clock: Clock
     objects: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)
     """Path → bytes, version, time."""
-    uploads: dict[str, _Upload] = field(default_factory=dict)
+    uploads: dict[str, Upload] = field(default_factory=dict)
     versions: int = 0
 
     def put(self, path: str, data: bytes) -> str:
@@ -54,7 +54,7 @@ class Bucket:
         return str(self.versions)
 
     def begin(self, path: str, name: str) -> str:
-        self.uploads[name] = _Upload(path)
+        self.uploads[name] = Upload(path)
         return name
 
     def fill(self, name: str, data: bytes) -> None:
@@ -103,7 +103,7 @@ class SimulatedDisk(SimulatedStorage):
 
     def paths(self) -> dict[str, int]:
         """What is there, and its size; no turn."""
-        return {info.path: info.size for info in self.memory.walk("")}
+        return {path: len(found.data) for path, found in self.memory._space.objects.items()}
 
     def read(self, path: str) -> bytes:
         return self._turn("read", path, lambda: self.memory.read(path))

@@ -22,6 +22,7 @@ TOLD_BY = {
     "copied without a turn": "source-left-behind",
     "a turn without a look": "source-left-behind",
     "a turn that leaves the others": "source-left-behind",
+    "no nonce": "same-time-again",
 }
 """The story that shows a mistake soonest, where that is not just any."""
 

@@ -1,0 +1,1 @@
+"""Small worlds in which everything that can happen is made to happen."""
