@@ -235,10 +235,10 @@ class Control:
         storage, folder = self.storage, self.folder
         remove_markers(storage, folder.instant, published)
         if not storage.staging.has_folders:
-            files, folders = storage.list(folder.path)
-            for inner in folders:
-                storage.delete_tree(inner)
-            for info in files:
+            # The gate first: what is listed after that has every finalize marker that was put by who found
+            # the gate; a commit could follow on one that is still there when the decision is gone.
+            storage.delete(folder.gate)
+            for info in list(storage.walk(folder.path)):
                 if info.path != folder.decision:
                     storage.delete(info.path)
         storage.delete_tree(folder.path)
