@@ -113,11 +113,13 @@ def parse(data: bytes, control: ControlFolder) -> Decision:
     )
     if commit.commit_file.final_path != instant_file(commit.instant(control)):
         found.refuse(instant_file(commit.instant(control)), commit.commit_file.final_path)
+    partitions = commit.partitions
+    unsafe = {partition for partition in partitions if problem_with(partition)}
     for file in commit.files:
         partition, _, name = file.final_path.rpartition("/")
         base = BaseFileName.parse(name)
-        if base is None or base.instant != control.instant or problem_with(partition):
+        if base is None or base.instant != control.instant or partition in unsafe:
             found.refuse(f"a base file of {control.instant}", file.final_path)
-    if any(not isinstance(one, str) or one not in commit.partitions for one in commit.new_partitions):
+    if any(not isinstance(one, str) or one not in partitions for one in commit.new_partitions):
         found.refuse("partitions of its files", commit.new_partitions)
     return commit

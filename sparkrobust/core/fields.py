@@ -13,6 +13,11 @@ T = TypeVar("T")
 _MAX_LONG = (1 << 63) - 1
 
 
+def has_surrogates(text: str) -> bool:
+    """Whether a text has halves of characters, which JSON can spell and nothing can store."""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
 class Fields:
     """The fields of a plain object of exactly these names; ``CorruptTableError`` for anything else."""
 
@@ -37,7 +42,7 @@ class Fields:
 
     def text(self, name: str) -> str:
         value = self._plain[name]
-        if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+        if not isinstance(value, str) or has_surrogates(value):
             self.refuse(f"text as {name}", value)
         return value
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from sparkrobust.core import strict_json
+from sparkrobust.core.fields import has_surrogates
 from sparkrobust.errors import CorruptTableError
 
 NEW_FILE_GROUP = "null"
@@ -131,10 +132,18 @@ class WriteStat:
         version = plain.get("version")
         if type(version) is not int or version != JSON_VERSION:
             _wrong(path, f"version {JSON_VERSION}", version)
-        missing, unknown = _READERS.keys() - plain.keys(), plain.keys() - _READERS.keys() - {"version"}
-        if missing or unknown:
+        if plain.keys() != _NAMES:
+            missing, unknown = _NAMES - plain.keys(), plain.keys() - _NAMES
             _wrong(path, "the fields of version 1", f"{sorted(missing)} missing, {sorted(unknown)} unknown")
-        values: dict[str, Any] = {name: read(plain[name], name, path) for name, read in _READERS.items()}
+        # A commit may have very many of these: what most fields hold is told without a call.
+        values: dict[str, Any] = {}
+        for name in _PLAIN_COUNTS:
+            value = values[name] = plain[name]
+            if type(value) is not int or not 0 <= value <= _MAX_LONG:
+                _wrong(path, f"a count as {name}", value)
+        for name, read in _OTHERS.items():
+            value = plain[name]
+            values[name] = None if value is None and name in _NULLABLE else read(value, name, path)
         return cls(**values)
 
     def to_json(self) -> str:
@@ -170,7 +179,7 @@ def _wrong(path: str | None, expected: str, found: object) -> NoReturn:
 
 
 def _text(value: object, name: str, path: str | None) -> str:
-    if not isinstance(value, str) or any("\ud800" <= char <= "\udfff" for char in value):
+    if not isinstance(value, str) or has_surrogates(value):
         _wrong(path, f"text as {name}", value)
     return value
 
@@ -233,3 +242,7 @@ _READERS = {field.name: _BY_TYPE[str(field.type)] for field in fields(WriteStat)
     "min_event_time": _optional_time,
     "max_event_time": _optional_time,
 }
+_NAMES = _READERS.keys() | {"version"}
+_PLAIN_COUNTS = [name for name, read in _READERS.items() if read is _count]
+_OTHERS = {name: read for name, read in _READERS.items() if read is not _count}
+_NULLABLE = frozenset(field.name for field in fields(WriteStat) if str(field.type).endswith("| None"))

@@ -100,7 +100,11 @@ class StagedWriter(io.RawIOBase, ABC):
 
     @abstractmethod
     def finish(self) -> StagedFile:
-        """Make the bytes durable and give back what publishes them."""
+        """Make the bytes durable and give back what publishes them.
+
+        On a store with folders its name is durable once its folder is sealed, or once something else
+        is put into that folder.
+        """
 
     @abstractmethod
     def discard(self) -> None:
@@ -160,6 +164,15 @@ class Storage(ABC):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object, whole and durable; ``AlreadyExistsError``."""
 
+    def mark(self, path: str, data: bytes, *, under: str) -> None:
+        """Put a note for who cleans up: as ``make_folder`` of its folder, then ``put_if_absent``.
+
+        It need not be durable when this returns, since it only tells what may be there later: a store
+        that can do it in less time does.
+        """
+        self.make_folder(path.rpartition("/")[0], under=under)
+        self.put_if_absent(path, data)
+
     @abstractmethod
     def put(self, path: str, data: bytes) -> None:
         """Create or replace the object, whole and durable.  For contents that nobody races for."""
@@ -199,7 +212,7 @@ class Storage(ABC):
 
     @abstractmethod
     def seal(self, folder: str, sealed: str) -> None:
-        """Rename a staging folder: nothing more is staged in it, and what was has another token.
+        """Rename a staging folder: nothing more is staged in it, and what was has another token, durably.
 
         The token is the one of ``StagedFile.moved``.  A file that was being written is lost.  Again:
         fine; ``NotFoundError`` where neither folder is there.  On a store without folders nothing is

@@ -35,7 +35,7 @@ import os
 import shutil
 import stat as stat_bits
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sparkrobust.errors import InvalidInputError, UnavailableError
@@ -54,13 +54,15 @@ from sparkrobust.storage.contract import (
 )
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Clock, Hands, Ids
 
 _TABLE_FOLDER = ".hoodie"
 _SCRATCH = ".hoodie/.robust/.scratch"
 _OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
-_CLOCK, _IDS = Clock(), Ids()
+_SYNCERS = 16
+"""The disk is told of many folders at once at no higher price than of one."""
+_CLOCK, _IDS, _HANDS = Clock(), Ids(), Hands()
 
 
 class LocalStorage(Storage):
@@ -198,6 +200,15 @@ class LocalStorage(Storage):
             posix.create_whole(full, data, lambda: self._temporary(full))
         self._make_entry_durable(full)
 
+    def mark(self, path: str, data: bytes, *, under: str) -> None:
+        if data:
+            super().mark(path, data, under=under)
+            return
+        full = self._full(path)
+        with translated("create", full):
+            self._make_below(path.rpartition("/")[0], under, os.mkdir)
+            posix.create_whole(full, data, lambda: self._temporary(full))
+
     def put(self, path: str, data: bytes) -> None:
         full = self._full(path)
         with translated("write", full), self._locked(full):
@@ -258,16 +269,19 @@ class LocalStorage(Storage):
         self.make_folder(folder)
 
     def make_folder(self, folder: str, *, under: str = "") -> None:
-        full, base = self._full(folder), self._full(enclosing(folder, under))
-        with translated("make the folder", full):
+        with translated("make the folder", self._full(folder)):
             if not under:
                 self._make_root()
-            elif not os.path.isdir(base):
-                raise FileNotFoundError(errno.ENOENT, "", base)
-            # Level by level below what is there: a folder taken away meanwhile is not made again.
-            for part in full[len(base) :].split("/")[1:]:
-                self._make_one(f"{base}/{part}")
-                base = f"{base}/{part}"
+            self._make_below(folder, under, _make_durably)
+
+    def _make_below(self, folder: str, under: str, make: Callable[[str], None]) -> None:
+        """Level by level below what is there: a folder that is taken away meanwhile is not made again."""
+        full, base = self._full(folder), self._full(enclosing(folder, under))
+        if not os.path.isdir(base):
+            raise FileNotFoundError(errno.ENOENT, "", base)
+        for part in full[len(base) :].split("/")[1:]:
+            base = f"{base}/{part}"
+            _make_one(base, make)
 
     def _make_root(self) -> None:
         missing, folder = [], self._root
@@ -275,16 +289,7 @@ class LocalStorage(Storage):
             missing.append(folder)
             folder = os.path.dirname(folder)
         for one in reversed(missing):
-            self._make_one(one)
-
-    def _make_one(self, full: str) -> None:
-        try:
-            os.mkdir(full)
-        except FileExistsError:
-            if not os.path.isdir(full):
-                raise
-            return
-        posix.sync_folder(os.path.dirname(full))
+            _make_one(one, _make_durably)
 
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
         token = checked(f"{folder}/{name}" if folder else name)
@@ -301,6 +306,7 @@ class LocalStorage(Storage):
             except FileNotFoundError:
                 if not os.path.isdir(target):
                     raise
+            posix.sync_folder(target)
             posix.sync_folder(os.path.dirname(target))
 
     def publish(self, staged: StagedFile) -> None:
@@ -313,9 +319,12 @@ class LocalStorage(Storage):
             for one in staged:
                 folders.add(self._move_into_place(one))
         finally:
-            for folder in sorted(folders):
-                with translated("publish into", folder):
-                    posix.sync_folder(folder)
+            _HANDS.map(self._sync_published, sorted(folders), most=_SYNCERS)
+
+    @staticmethod
+    def _sync_published(folder: str) -> None:
+        with translated("publish into", folder):
+            posix.sync_folder(folder)
 
     def _move_into_place(self, staged: StagedFile) -> str:
         """Rename one staged file to its final name, and tell the folder that this changed."""
@@ -419,6 +428,19 @@ class LocalStorage(Storage):
                     _remove_tree(entry.path)
                 elif entry.name.startswith("put-") and _age_ms(entry) > _ABANDONED_AFTER_MS:
                     os.unlink(entry.path)
+
+
+def _make_one(full: str, make: Callable[[str], None]) -> None:
+    try:
+        make(full)
+    except FileExistsError:
+        if not os.path.isdir(full):
+            raise
+
+
+def _make_durably(full: str) -> None:
+    os.mkdir(full)
+    posix.sync_folder(os.path.dirname(full))
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:
