@@ -14,19 +14,21 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.conductor import Bench, EngineError, WrongResultError
 from benchmarks.data import prepare
-from benchmarks.parts import cost, memory_use, one_row, planning, profile, table_work
+from benchmarks.parts import cost, memory_use, one_row, planning, profile, requests, slots, table_work
 from benchmarks.places import CACHE
 from benchmarks.workload import FULL, QUICK, Workload
 
 ENGINES = ("plain", "hudi", "delta", "iceberg", "sparkrobust", "floor")
 OTHER_PARTS: dict[str, Callable[[Bench], None]] = {
+    "slots": slots.run,
+    "requests": requests.run,
     "one_row": one_row.run_small,
     "growth": one_row.run_growth,
     "planning": planning.run,
     "memory": memory_use.run,
 }
 COST = "cost"
-OURS_ALONE = frozenset({"growth", "planning", "memory", COST})
+OURS_ALONE = frozenset({"growth", "planning", "memory", "slots", "requests", COST})
 PARTS = (*table_work.NAMES, COST, *OTHER_PARTS)
 
 

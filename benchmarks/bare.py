@@ -163,13 +163,16 @@ _NOTHING_TO_ROLL_BACK: Callable[[Any], list[Instant]] = lambda table: []  # noqa
 @contextlib.contextmanager
 def switched_off() -> Iterator[None]:
     """Writes that are begun in the block are bare ones."""
-    with _bare_handles(), _replaced(
-        (writer, "WriteRun", BareRun),
-        (writer, "roll_back_failed_writes", _NOTHING_TO_ROLL_BACK),
-        (pipeline, "Transaction", BareTransaction),
-        (pipeline, "RunSlots", BareSlots),
-        (routing, "RunSlots", BareSlots),
-        (routing, "RunPackedSlots", BarePackedSlots),
-        (prepare, "_fingerprint", _no_fingerprint),
+    with (
+        _bare_handles(),
+        _replaced(
+            (writer, "WriteRun", BareRun),
+            (writer, "roll_back_failed_writes", _NOTHING_TO_ROLL_BACK),
+            (pipeline, "Transaction", BareTransaction),
+            (pipeline, "RunSlots", BareSlots),
+            (routing, "RunSlots", BareSlots),
+            (routing, "RunPackedSlots", BarePackedSlots),
+            (prepare, "_fingerprint", _no_fingerprint),
+        ),
     ):
         yield

@@ -57,7 +57,9 @@ def _both(bench: Bench, step: str, operation: str, rows: Mapping[str, Any], numb
         os.sync()
         options = {ROBUST: "on" if mode == ON else "off"}
         answer = worker.ask(operation, table=_name(mode), rows=rows, options=options)
-        bench.say(f"  {step:30} {mode:8} {answer['seconds']:8.3f} s {answer['processor']:8.2f} s of processor")
+        bench.say(
+            f"  {step:30} {mode:8} {answer['seconds']:8.3f} s {answer['processor']:8.2f} s of processor"
+        )
         if number >= 0:
             bench.record(step, mode, answer["seconds"], answer["processor"])
             bench.steps.setdefault(f"{step}, {mode}", []).append(answer["steps"])

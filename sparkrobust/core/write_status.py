@@ -68,7 +68,7 @@ class RuntimeStats:
     total_upsert_time: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WriteStat:
     """One data file of a write, in Hudi's terms.
 

@@ -9,7 +9,7 @@ from sparkrobust.core.fields import Fields
 from sparkrobust.core.write_status import WriteStat
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StagedFile:
     """Written, durable, invisible.  A small value: it travels from the task to the driver."""
 
@@ -33,7 +33,7 @@ class StagedFile:
         return cls(final_path=found.text("final"), token=found.text("token"), size=found.count("size"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenFile:
     """A data file that a task staged, with its statistics."""
 

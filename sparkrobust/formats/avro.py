@@ -208,8 +208,8 @@ def _our_schema(record_name: str) -> _Schema:
     except FileNotFoundError:
         raise InternalError(f"no Avro schema of {record_name} ships with this library") from None
     schema = json.loads(text)
-    text = json.dumps(schema, separators=(",", ":")).encode()
-    return _Schema(text=text, parsed=parse_schema(schema), write=writer_of(schema))
+    compact = json.dumps(schema, separators=(",", ":")).encode()
+    return _Schema(text=compact, parsed=parse_schema(schema), write=writer_of(schema))
 
 
 @lru_cache(maxsize=64)

@@ -62,8 +62,7 @@ class CommitMetadata:
     def _to_record(self) -> dict[str, Any]:
         return {
             "partitionToWriteStats": {
-                partition: _Records(stats)
-                for partition, stats in self.partition_to_write_stats.items()
+                partition: _Records(stats) for partition, stats in self.partition_to_write_stats.items()
             },
             "compacted": self.compacted,
             "extraMetadata": dict(self.extra_metadata),

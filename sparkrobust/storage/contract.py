@@ -229,8 +229,10 @@ class Storage(ABC):
         """
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:
-        """Publish many; the first error ends it, and then any of the others may be published.
+        """Publish many, whose names nobody else gives to anything; the first error ends it.
 
+        Then any of the others may be published.  That another object has a name need not be noticed
+        where the staged bytes are consumed already.
         A store overrides it where it can do better than one after the other.
         """
         for one in staged:

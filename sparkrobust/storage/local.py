@@ -62,6 +62,7 @@ _OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
 _SYNCERS = 16
 """The disk is told of many folders at once at no higher price than of one."""
+_REMOVERS = 8
 _CLOCK, _IDS, _HANDS = Clock(), Ids(), Hands()
 
 
@@ -466,6 +467,14 @@ def _version(found: os.stat_result, data: bytes) -> str:
 
 def _remove_tree(folder: str) -> None:
     """Remove a folder; several may do so at once.  Symbolic links are removed, not followed."""
+    # A disk that is busy lets each removal wait: those in different folders wait together.
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        _HANDS.map(_remove_one_tree, inner, most=_REMOVERS)
+    _remove_one_tree(folder)
+
+
+def _remove_one_tree(folder: str) -> None:
 
     def unless_gone_already(function: Any, path: str, error: BaseException) -> None:
         if not isinstance(error, FileNotFoundError):
