@@ -146,7 +146,16 @@ class LocalStorage(Storage):
 
     def names(self, folder: str) -> Iterable[str]:
         # Without a look at the files themselves, which takes most of the time of a listing.
-        return [entry.name for _, entry, is_folder in self._entries(folder) if not is_folder]
+        try:
+            with os.scandir(self._full(folder)) as entries:
+                return [
+                    entry.name
+                    for entry in entries
+                    if (entry.name[0] != "." or not _is_hidden(f"{folder}/{entry.name}", entry.name))
+                    and entry.is_file()
+                ]
+        except OSError:  # what is wrong with the folder, or with one of its links, a slower look tells
+            return [entry.name for _, entry, is_folder in self._entries(folder) if not is_folder]
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         yield from self._walk(folder, ())
@@ -172,8 +181,7 @@ class LocalStorage(Storage):
             with os.scandir(full) as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}" if folder else entry.name
-                    hidden = entry.name.startswith(_OUT_OF_SIGHT) or path == _SCRATCH
-                    if hidden or _is_checksum(entry.name):
+                    if entry.name[0] == "." and _is_hidden(path, entry.name):
                         continue
                     try:
                         is_folder = entry.is_dir()
@@ -452,8 +460,10 @@ def _age_ms(entry: os.DirEntry[str]) -> int:
     return _CLOCK.now_ms() - entry.stat().st_mtime_ns // 1_000_000
 
 
-def _is_checksum(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".crc") and len(name) > len("..crc")
+def _is_hidden(path: str, name: str) -> bool:
+    """Hadoop's checksums and our own scratch, whose names all begin with a dot."""
+    is_checksum = name.endswith(".crc") and len(name) > len("..crc")
+    return is_checksum or name.startswith(_OUT_OF_SIGHT) or path == _SCRATCH
 
 
 def _same_version(one: os.stat_result, other: os.stat_result) -> bool:
