@@ -14,19 +14,22 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.conductor import Bench, EngineError, WrongResultError
 from benchmarks.data import prepare
-from benchmarks.parts import memory_use, one_row, planning, profile, table_work
+from benchmarks.parts import cost, memory_use, one_row, planning, profile, requests, slots, table_work
 from benchmarks.places import CACHE
 from benchmarks.workload import FULL, QUICK, Workload
 
 ENGINES = ("plain", "hudi", "delta", "iceberg", "sparkrobust", "floor")
 OTHER_PARTS: dict[str, Callable[[Bench], None]] = {
+    "slots": slots.run,
+    "requests": requests.run,
     "one_row": one_row.run_small,
     "growth": one_row.run_growth,
     "planning": planning.run,
     "memory": memory_use.run,
 }
-OURS_ALONE = frozenset({"growth", "planning", "memory"})
-PARTS = (*table_work.NAMES, *OTHER_PARTS)
+COST = "cost"
+OURS_ALONE = frozenset({"growth", "planning", "memory", "slots", "requests", COST})
+PARTS = (*table_work.NAMES, COST, *OTHER_PARTS)
 
 
 def main() -> int:
@@ -51,8 +54,12 @@ def _run(bench: Bench, arguments: argparse.Namespace) -> int:
     engines = [e for e in bench.engines if e != table_work.FLOOR and (not alone or e == one_row.OURS)]
     versions = {engine: bench.worker(engine).ask("facts") for engine in engines}
     parts = {name: part for name, part in OTHER_PARTS.items() if name in wanted}
-    if table_parts := [name for name in wanted if name in table_work.NAMES]:
+    table_parts = [name for name in wanted if name in table_work.NAMES]
+    if table_parts or COST in wanted:
         dataset = prepare(bench.workload, arguments.cache)
+    if COST in wanted:
+        parts = {COST: lambda bench: cost.run(bench, dataset), **parts}
+    if table_parts:
         parts = {"table work": lambda bench: table_work.run(bench, dataset, table_parts), **parts}
     for name, part in parts.items():
         if name in OURS_ALONE and one_row.OURS not in bench.engines:

@@ -113,6 +113,7 @@ class Bench:
     processor: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     steps: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     megabytes: dict[str, float] = field(default_factory=dict)
+    requests: dict[str, dict[str, float]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unavailable: dict[str, str] = field(default_factory=dict)
     _workers: dict[str, Worker] = field(default_factory=dict)

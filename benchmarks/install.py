@@ -21,6 +21,7 @@ REQUIREMENTS = (
     "numpy",
     "matplotlib",
     "fastavro",
+    "boto3",
     "fsspec",
     "setuptools",
 )

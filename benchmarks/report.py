@@ -58,7 +58,7 @@ def _lines(path: str) -> list[str]:
 
 def write(bench: Bench, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
     """Write ``results.json``, ``report.txt`` and the plot into the output folder; return the text."""
-    verdicts = judge(bench.workload, bench.times, bench.processor, bench.megabytes)
+    verdicts = judge(bench.workload, bench.times, bench.processor, bench.megabytes, bench.requests)
     document = {
         "facts": {"start": facts, "end_load": os.getloadavg(), "engines": versions},
         "workload": asdict(bench.workload),
@@ -68,6 +68,7 @@ def write(bench: Bench, facts: Mapping[str, Any], versions: Mapping[str, Any]) -
         "processor_seconds": bench.processor,
         "seconds_by_step_of_ours": bench.steps,
         "megabytes": bench.megabytes,
+        "requests": bench.requests,
         "targets": [asdict(verdict) for verdict in verdicts],
         "notes": bench.notes,
         "out_of_the_run": bench.unavailable,
@@ -92,6 +93,9 @@ def _text(bench: Bench, facts: Mapping[str, Any], verdicts: Sequence[Verdict]) -
     if bench.megabytes:
         lines += ["", "megabytes"]
         lines += [f"  {name:70} {value:8.0f}" for name, value in bench.megabytes.items()]
+    for write, kinds in bench.requests.items():
+        lines += ["", f"requests to S3, {write}"]
+        lines += [f"  {kind:70} {count:8.2f}" for kind, count in kinds.items()]
     if bench.steps:
         lines += ["", "sparkrobust, seconds by step (medians)"]
         lines += [f"  {name:40} {steps_line(steps)}" for name, steps in bench.steps.items()]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.parts import cost, requests, slots
 from benchmarks.parts.memory_use import ABOVE_SPARK, JVM_ABOVE_SPARK, MERGE_WORKER
 from benchmarks.parts.one_row import INSERT, OURS, SPREAD, TOGETHER, UPSERT
 from benchmarks.parts.planning import OWN, PLANNING, WHOLE
@@ -79,6 +80,47 @@ class Seconds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Overhead:
+    """How much longer the robust writer takes than the bare one; the machine's noise is about 2 %."""
+
+    step: str
+    limit: float
+
+    def judge(self, times: Times, processor: Times) -> Verdict:
+        """Compare the medians; beside it stands the same of the processor's time."""
+        subject, target = f"{self.step}: the protocol's share", f"<= {self.limit:.0%}"
+        on, off = (times.get(self.step, {}).get(mode) for mode in (cost.ON, cost.OFF))
+        if not on or not off:
+            return Verdict(subject=subject, target=target, measured="not measured", passed=None)
+        share = median(on) / median(off) - 1
+        used, bare = processor[self.step][cost.ON], processor[self.step][cost.OFF]
+        pairs = median(one / other for one, other in zip(on, off, strict=True)) - 1
+        return Verdict(
+            subject=subject,
+            target=target,
+            measured=f"{share:+.1%} ({median(on):.3f} s / {median(off):.3f} s), by pairs {pairs:+.1%}",
+            passed=share <= self.limit,
+            processor=f"{median(used) / median(bare) - 1:+.1%}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerFile:
+    """Small requests for each data file, besides those of its upload."""
+
+    write: str
+    limit: float
+
+    def judge(self, counted: Mapping[str, Mapping[str, float]]) -> Verdict:
+        """Compare the count with the limit."""
+        subject, target = f"requests to S3, {self.write}: {requests.SMALL}", f"<= {self.limit:g}"
+        value = counted.get(self.write, {}).get(requests.SMALL)
+        if value is None:
+            return Verdict(subject=subject, target=target, measured="not measured", passed=None)
+        return Verdict(subject=subject, target=target, measured=f"{value:.2f}", passed=value <= self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Megabytes:
     """A peak in megabytes."""
 
@@ -111,6 +153,12 @@ RATIOS = (
     Ratio(step=INSERT, over="delta", limit=0.9),
     Ratio(step=UPSERT, over="delta", over_step=INSERT, limit=0.9),
 )
+OVERHEADS = (
+    Overhead(step=cost.BULK, limit=0.03),
+    Overhead(step=cost.UPSERT, limit=0.03),
+    Overhead(step=cost.SMALL_FILES, limit=0.05),
+)
+PER_FILE = tuple(PerFile(write=write, limit=5) for write in (requests.BULK, requests.UPSERT))
 SECONDS = (
     Seconds(step=PLANNING, contestant=WHOLE, limit=1.0),
     Seconds(step=PLANNING, contestant=OWN, limit=1.0),
@@ -135,12 +183,27 @@ def growth(workload: Workload) -> Iterator[Ratio]:
             yield Ratio(step=f"{step}, {kind}", ours=str(many), over=str(few), limit=1.3)
 
 
+def ending(workload: Workload) -> tuple[Seconds, Megabytes]:
+    """The targets of a write of many slots, whose contestants are the numbers of slots."""
+    above = f"{slots.MEMORY}, {workload.many_slots} slots above {workload.few_slots}"
+    return (
+        Seconds(step=slots.ENDING, contestant=f"{workload.many_slots}", limit=3.0),
+        Megabytes(what=above, limit=32),
+    )
+
+
 def judge(
-    workload: Workload, times: Times, processor: Times, megabytes: Mapping[str, float]
+    workload: Workload,
+    times: Times,
+    processor: Times,
+    megabytes: Mapping[str, float],
+    counted: Mapping[str, Mapping[str, float]],
 ) -> list[Verdict]:
     """All targets."""
+    seconds_of_end, memory_of_end = ending(workload)
     return [
-        *(ratio.judge(times, processor) for ratio in (*RATIOS, *growth(workload))),
-        *(seconds.judge(times) for seconds in SECONDS),
-        *(peak.judge(megabytes) for peak in MEGABYTES),
+        *(ratio.judge(times, processor) for ratio in (*RATIOS, *growth(workload), *OVERHEADS)),
+        *(seconds.judge(times) for seconds in (*SECONDS, seconds_of_end)),
+        *(count.judge(counted) for count in PER_FILE),
+        *(peak.judge(megabytes) for peak in (*MEGABYTES, memory_of_end)),
     ]

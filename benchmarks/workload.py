@@ -20,6 +20,9 @@ class Workload:
     many_files: int
     planned_files: int
     big_file_rows: int
+    small_files: int
+    few_slots: int
+    many_slots: int
     spread_share: float = 0.05
     one_partition_share: float = 0.05
     delete_share: float = 0.01
@@ -37,6 +40,9 @@ FULL = Workload(
     many_files=1_000,
     planned_files=10_000,
     big_file_rows=6_200_000,
+    small_files=2_000,
+    few_slots=1_000,
+    many_slots=10_000,
 )
 
 QUICK = Workload(
@@ -51,4 +57,7 @@ QUICK = Workload(
     many_files=40,
     planned_files=200,
     big_file_rows=150_000,
+    small_files=40,
+    few_slots=50,
+    many_slots=200,
 )

@@ -7,6 +7,7 @@ did and goes on from there.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from sparkrobust.storage.contract import (
 )
 
 _READERS = 16
+_MARKERS_AT_ONCE = 1024
 _LOOKS = 5
 _LOOK_PAUSE_SECONDS = 1.0
 
@@ -98,15 +100,19 @@ class Control:
         Each is asked for by its name: a listing may not show it yet.
         """
 
-        def read(slot: int) -> CompletionMarker | None:
-            try:
-                data = self.storage.read(self.folder.completion(slot))
-            except NotFoundError:
-                return None
-            return self._sealed(CompletionMarker.parse(data, self.folder, slot))
+        def read(slot: int) -> bytes | None:
+            with contextlib.suppress(NotFoundError):
+                return self.storage.read(self.folder.completion(slot))
+            return None
 
-        found = self._table.hands.map(read, slots, most=_READERS)
-        return {marker.slot: marker for marker in found if marker is not None}
+        found: dict[int, CompletionMarker] = {}
+        wanted = iter(slots)
+        # What was read waits for no longer than until it is understood: there may be very many.
+        while some := list(itertools.islice(wanted, _MARKERS_AT_ONCE)):
+            for slot, data in zip(some, self._table.hands.map(read, some, most=_READERS), strict=True):
+                if data is not None:
+                    found[slot] = self._sealed(CompletionMarker.parse(data, self.folder, slot))
+        return found
 
     def _sealed(self, marker: CompletionMarker) -> CompletionMarker:
         folder = self.folder
@@ -155,17 +161,20 @@ class Control:
     # -- the decision ------------------------------------------------------------------------------------
 
     def decision(self) -> Decision | None:
-        """How it was decided that the write ends.
-
-        Cleaning up takes the finalize marker away before the decision, so a commit that stands without
-        one was put by a driver that slept through the end: it decides nothing.
-        """
+        """How it was decided that the write ends."""
         try:
-            found = decisions.parse(self.storage.read(self.folder.decision), self.folder)
+            return self._valid(decisions.parse(self.storage.read(self.folder.decision), self.folder))
         except NotFoundError:
             return None
-        void = isinstance(found, Commit) and self.storage.stat(self.folder.finalize) is None
-        return None if void else found
+
+    def _valid(self, decision: Decision) -> Decision | None:
+        """The decision that stands, unless it decides nothing.
+
+        Cleaning up takes the finalize marker away before the decision, so a commit that stands without
+        one was put by a driver that slept through the end.
+        """
+        void = isinstance(decision, Commit) and self.storage.stat(self.folder.finalize) is None
+        return None if void else decision
 
     def decide(self, wanted: Decision) -> Decision:
         """Put the decision if there is none; the one that stands, which may be another.
@@ -177,13 +186,14 @@ class Control:
         UnavailableError
             It could not be found out.
         """
+        data = decisions.render(wanted, self.folder.nonce)
         unclear: UnavailableError | None = None
         for attempt in range(_LOOKS):
             if attempt:
                 self._table.clock.sleep(_LOOK_PAUSE_SECONDS)
             try:
-                self._put(self.folder.decision, decisions.render(wanted, self.folder.nonce))
-                there = self.decision()
+                mine = self._put(self.folder.decision, data)
+                there = self._valid(wanted) if mine else self.decision()
             except UnavailableError as error:
                 unclear = error
                 continue

@@ -17,6 +17,8 @@ from sparkrobust.errors import UnsafePathError
 from sparkrobust.formats.partition_metadata import PartitionMetadata
 from sparkrobust.storage.contract import AlreadyExistsError
 
+_MOST_AT_ONCE = 16
+
 
 def folders_above(partition: str) -> Iterator[str]:
     """The folders that a partition lies in; the last one is the table's own, ``""``."""
@@ -41,28 +43,33 @@ def make_room(table: HudiTable, partitions: Collection[str], *, replacing: bool)
     refuse_nested(partitions)
     if not replacing:
         uncover(table, partitions)
-    new = [
-        partition
-        for partition in sorted(partitions)
-        if table.storage.stat(joined(partition, PARTITION_METADATA)) is None
-    ]
-    for partition in new:
+
+    def is_new(partition: str) -> bool:
+        if table.storage.stat(joined(partition, PARTITION_METADATA)) is not None:
+            return False
         for folder in {partition, *folders_above(partition)} - {""}:
             if table.storage.stat(folder) is not None:
                 raise UnsafePathError(f"there is a file where the partition {partition!r} is to be: {folder}")
         if not replacing:
             refuse_to_cover(table, partition)
-    return new
+        return True
+
+    wanted = sorted(partitions)
+    looks = table.hands.map(is_new, wanted, most=_MOST_AT_ONCE)
+    return [partition for partition, new in zip(wanted, looks, strict=True) if new]
 
 
 def make_partitions(table: HudiTable, new: Iterable[str], instant: InstantTime) -> None:
     """Make these folders partitions."""
     now = datetime.fromtimestamp(table.clock.now_ms() / 1000, timezone.utc)
-    for partition in new:
+
+    def make(partition: str) -> None:
         table.storage.make_folder(partition)
         content = PartitionMetadata.of_partition(partition, instant).render(now)
         with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
             table.storage.put_if_absent(joined(partition, PARTITION_METADATA), content)
+
+    table.hands.map(make, new, most=_MOST_AT_ONCE)
 
 
 def refuse_nested(partitions: Collection[str]) -> None:

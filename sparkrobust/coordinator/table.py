@@ -158,6 +158,11 @@ class HudiTable:
         found = self.hands.map(self._listed, wanted, most=_LISTING_THREADS)
         return dict(zip(wanted, (files for files, _ in found), strict=True))
 
+    def names(self, partitions: Iterable[str]) -> list[str]:
+        """The names of everything that lies in some partitions."""
+        found = self.hands.map(self.storage.names, partitions, most=_LISTING_THREADS)
+        return [name for names in found for name in names]
+
     def base_files(self, partitions: Iterable[str] | None = None) -> list[BaseFile]:
         """The latest snapshot's files, of all partitions or of some."""
         listing = self.listing(partitions)

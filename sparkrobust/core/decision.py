@@ -113,6 +113,7 @@ def parse(data: bytes, control: ControlFolder) -> Decision:
     )
     if commit.commit_file.final_path != instant_file(commit.instant(control)):
         found.refuse(instant_file(commit.instant(control)), commit.commit_file.final_path)
+    partitions = commit.partitions
     for file in commit.files:
         base = None
         if problem_with(file.final_path) is None:
@@ -124,7 +125,6 @@ def parse(data: bytes, control: ControlFolder) -> Decision:
     for file in (commit.commit_file, *commit.files):
         if not file.belongs_to(control):
             found.refuse(f"a staged file of {control.path}", file.token)
-    partitions = commit.partitions
     if any(not isinstance(one, str) or one not in partitions for one in commit.new_partitions):
         found.refuse("partitions of its files", commit.new_partitions)
     return commit

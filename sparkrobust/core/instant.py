@@ -56,7 +56,7 @@ class State(Enum):
     COMPLETED = 2
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Instant:
     """One action on the timeline, in the highest state that its files show."""
 

@@ -99,7 +99,7 @@ class Gate:
         return cls(terms=terms, slots=slots, counted=found.flag("counted"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fingerprint:
     """Which rows a slot was given, whatever their order: how many, and the sum of their keys' hashes."""
 
@@ -126,7 +126,7 @@ class Fingerprint:
 NO_ROWS = Fingerprint(rows=0, keys=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CompletionMarker:
     """A slot that is done."""
 

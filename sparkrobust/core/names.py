@@ -92,7 +92,7 @@ def instant_file(instant: Instant) -> str:
 _BASE_FILE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_(\d+)\.parquet", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BaseFileName:
     """``<file id>_<write token>_<instant>.parquet``."""
 

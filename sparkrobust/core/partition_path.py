@@ -7,6 +7,7 @@ distinct path of a write, before a file is opened.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sparkrobust.core.names import DEFAULT_PARTITION, HOODIE
@@ -14,6 +15,7 @@ from sparkrobust.core.names import DEFAULT_PARTITION, HOODIE
 ESCAPED = "".join(chr(c) for c in range(1, 0x20)) + "\"#%'*/:=?\\\x7f{[]^"
 """The characters that Hudi writes as ``%XX`` when partition paths are URL-encoded."""
 
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _LONGEST_NAME = 255  # bytes of one path part: the limit of common file systems
 
 
@@ -35,7 +37,7 @@ def problem_with(path: str) -> str | None:
             return f"a part is longer than {_LONGEST_NAME} bytes"
         if ":" in part:
             return "it contains a colon, which Hadoop's file systems can't read"
-        if any(ord(c) < 0x20 or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in part):
+        if _CONTROL.search(part):
             return "it contains a control character"
     return None
 

@@ -9,7 +9,7 @@ from sparkrobust.core.names import BaseFileName, joined
 from sparkrobust.core.timeline import Timeline
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BaseFile:
     """A base file that lies in a partition."""
 

@@ -68,7 +68,7 @@ class RuntimeStats:
     total_upsert_time: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WriteStat:
     """One data file of a write, in Hudi's terms.
 
@@ -132,10 +132,18 @@ class WriteStat:
         version = plain.get("version")
         if type(version) is not int or version != JSON_VERSION:
             _wrong(path, f"version {JSON_VERSION}", version)
-        missing, unknown = _READERS.keys() - plain.keys(), plain.keys() - _READERS.keys() - {"version"}
-        if missing or unknown:
+        if plain.keys() != _NAMES:
+            missing, unknown = _NAMES - plain.keys(), plain.keys() - _NAMES
             _wrong(path, "the fields of version 1", f"{sorted(missing)} missing, {sorted(unknown)} unknown")
-        values: dict[str, Any] = {name: read(plain[name], name, path) for name, read in _READERS.items()}
+        # A commit may have very many of these: what most fields hold is told without a call.
+        values: dict[str, Any] = {}
+        for name in _PLAIN_COUNTS:
+            value = values[name] = plain[name]
+            if type(value) is not int or not 0 <= value <= _MAX_LONG:
+                _wrong(path, f"a count as {name}", value)
+        for name, read in _OTHERS.items():
+            value = plain[name]
+            values[name] = None if value is None and name in _NULLABLE else read(value, name, path)
         return cls(**values)
 
     def to_json(self) -> str:
@@ -236,3 +244,7 @@ _READERS = {field.name: _BY_TYPE[str(field.type)] for field in fields(WriteStat)
     "min_event_time": _optional_time,
     "max_event_time": _optional_time,
 }
+_NAMES = _READERS.keys() | {"version"}
+_PLAIN_COUNTS = [name for name, read in _READERS.items() if read is _count]
+_OTHERS = {name: read for name, read in _READERS.items() if read is not _count}
+_NULLABLE = frozenset(field.name for field in fields(WriteStat) if str(field.type).endswith("| None"))

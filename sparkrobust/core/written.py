@@ -11,7 +11,7 @@ from sparkrobust.core.names import HOODIE, ControlFolder
 from sparkrobust.core.write_status import WriteStat
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StagedFile:
     """Written, durable, invisible.  A small value: it travels from the task to the driver."""
 
@@ -64,7 +64,7 @@ def uploads(token: str, final_path: str) -> bool:
     return bool(plain.get("path") == final_path)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenFile:
     """A data file that a task staged, with its statistics."""
 

@@ -2,7 +2,7 @@
 
 A file of the timeline is empty, or an Avro object container with exactly one record, not
 compressed.  The frame is read and written here, because it is a few lines and what they must
-refuse is ours to decide; the record itself is fastavro's.  A record is resolved from the schema
+refuse is ours to decide; the record itself is read by fastavro.  It is resolved from the schema
 that stands in the file to ours, so files of older and newer Hudi versions are read: fields that
 are missing get their default, fields that we don't know are skipped.
 
@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
@@ -23,6 +25,7 @@ import fastavro
 from fastavro.schema import parse_schema
 
 from sparkrobust.errors import CorruptTableError, InternalError
+from sparkrobust.formats.avro_writer import Write, write_bytes, write_long, writer_of
 
 NAMESPACE = "org.apache.hudi.avro.model"
 
@@ -43,16 +46,24 @@ def encode(record_name: str, value: Mapping[str, Any]) -> bytes:
     value
         The fields; one that is left out gets its default, one that the record hasn't is a bug.
     """
-    text, schema = _our_schema(record_name)
-    body = io.BytesIO()
+    ours, record = _our_schema(record_name), bytearray()
     try:
-        fastavro.schemaless_writer(body, schema, dict(value), strict_allow_default=True)
-    except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+        ours.write(record, value)
+    except (ValueError, TypeError, AttributeError, struct.error) as error:
         raise InternalError(f"not a {record_name}: {error}") from error
-    record = body.getvalue()
-    sync = hashlib.md5(text + record, usedforsecurity=False).digest()
-    meta = _long(1) + _bytes(b"avro.schema") + _bytes(text) + _long(0)
-    return _MAGIC + meta + sync + _long(1) + _long(len(record)) + record + sync
+    checksum = hashlib.md5(ours.text, usedforsecurity=False)
+    checksum.update(record)
+    sync, out = checksum.digest(), bytearray(_MAGIC)
+    write_long(out, 1)
+    write_bytes(out, b"avro.schema")
+    write_bytes(out, ours.text)
+    write_long(out, 0)
+    out += sync
+    write_long(out, 1)
+    write_long(out, len(record))
+    out += record
+    out += sync
+    return bytes(out)
 
 
 def decode(data: bytes, record_name: str, *, path: str) -> dict[str, Any] | None:
@@ -77,7 +88,7 @@ def decode(data: bytes, record_name: str, *, path: str) -> dict[str, Any] | None
     text = _schema_text(cursor)
     sync = cursor.take(_SYNC_BYTES, "a sync marker")
     record = _only_record(cursor, sync)
-    _, reader = _our_schema(record_name)
+    reader = _our_schema(record_name).parsed
     try:
         writer = _writer_schema(text)
     except Exception as error:  # on odd JSON fastavro raises whatever its code runs into
@@ -176,32 +187,29 @@ def _only_record(cursor: _Cursor, sync: bytes) -> bytes:
     return record
 
 
-def _long(value: int) -> bytes:
-    raw = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
-
-
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
-
-
 # -- schemas -------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Schema:
+    """A schema of ours."""
+
+    text: bytes
+    parsed: Any
+    """As fastavro has it."""
+    write: Write
+
+
 @cache
-def _our_schema(record_name: str) -> tuple[bytes, Any]:
-    """Text and parsed form of a record that ships with us."""
+def _our_schema(record_name: str) -> _Schema:
+    """The schema of a record that ships with us."""
     try:
         text = (resources.files(__package__) / "avsc" / f"{record_name}.avsc").read_text("utf-8")
     except FileNotFoundError:
         raise InternalError(f"no Avro schema of {record_name} ships with this library") from None
     schema = json.loads(text)
-    return json.dumps(schema, separators=(",", ":")).encode(), parse_schema(schema)
+    compact = json.dumps(schema, separators=(",", ":")).encode()
+    return _Schema(text=compact, parsed=parse_schema(schema), write=writer_of(schema))
 
 
 @lru_cache(maxsize=64)

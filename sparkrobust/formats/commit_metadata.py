@@ -7,7 +7,7 @@ Extra metadata is everybody's: what we don't know is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -62,8 +62,7 @@ class CommitMetadata:
     def _to_record(self) -> dict[str, Any]:
         return {
             "partitionToWriteStats": {
-                partition: [_stat_to_record(stat) for stat in stats]
-                for partition, stats in self.partition_to_write_stats.items()
+                partition: _Records(stats) for partition, stats in self.partition_to_write_stats.items()
             },
             "compacted": self.compacted,
             "extraMetadata": dict(self.extra_metadata),
@@ -133,6 +132,19 @@ def _camel_case(name: str) -> str:
 _STAT_FIELDS = {item.name: _camel_case(item.name) for item in fields(WriteStat)}
 _COUNTS = frozenset(item.name for item in fields(WriteStat) if item.type == "int")
 _RUNTIME_FIELDS = {item.name: _camel_case(item.name) for item in fields(RuntimeStats)}
+
+
+class _Records:
+    """The records of some files, each made when it is written: there may be very many of them."""
+
+    def __init__(self, stats: Sequence[WriteStat]) -> None:
+        self._stats = stats
+
+    def __len__(self) -> int:
+        return len(self._stats)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(_stat_to_record, self._stats)
 
 
 def _stat_to_record(stat: WriteStat) -> dict[str, Any]:

@@ -146,9 +146,8 @@ class DataFile:
 
 def begin_file(plan: WritePlan, path: str, kind: MarkerType) -> StagedWriter:
     """Mark a data file that is going to be, and open it where nobody looks."""
-    storage, instant = plan.storage, plan.control.instant
-    marker = begin_marker(instant, path, kind)
-    storage.make_folder(marker.rpartition("/")[0], under=marker_folder(instant))
+    storage = plan.storage
+    marker = begin_marker(plan.control.instant, path, kind)
     staged_name = f"{path.rpartition('/')[2]}.{plan.control.nonce}"
     if storage.staging.needs_its_token:
         # The upload first: its id, in the marker, is how a sweep finds it.
@@ -181,7 +180,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _mark(plan: WritePlan, marker: str, content: bytes) -> None:
     # The name holds the attempt's random token: it can be there already only if an answer was lost.
     with contextlib.suppress(AlreadyExistsError):
-        plan.storage.put_if_absent(marker, content)
+        plan.storage.mark(marker, content, under=marker_folder(plan.control.instant))
 
 
 class GrowingFiles:

@@ -175,23 +175,22 @@ def _by_pattern(
     """
     wanted = {str(file.name) for file in files}
     folders = {file.partition for file in files}
-    pattern = _pattern(wanted, len(files), listing, folders)
-    if pattern is None:
+    others = _others([name for folder in folders for name, _ in listing[folder]], wanted, len(files))
+    if others is None:
         return None
     root = _spark_url(table.storage.url)
+    pattern = name_pattern(wanted, others)
     chosen = reader.option("pathGlobFilter", pattern)
     found = chosen.parquet(*(f"{root}/{_escaped(folder)}" for folder in sorted(folders)))
-    seen = table.listing(folders)
-    return found if _pattern(wanted, len(files), seen, folders) == pattern else None
+    seen = _others(table.names(folders), wanted, len(files))
+    unchanged = seen == others or (seen is not None and name_pattern(wanted, seen) == pattern)
+    return found if unchanged else None
 
 
-def _pattern(wanted: Set[str], count: int, listing: Listing, folders: Set[str]) -> str | None:
-    """The glob that picks the wanted files out of the folders; ``None`` where names don't tell them apart."""
-    names = [name for folder in folders for name, _ in listing[folder]]
-    others = [name for name in names if name not in wanted]
-    if len(names) - len(others) != count:
-        return None
-    return name_pattern(wanted, others)
+def _others(names: list[str], wanted: Set[str], count: int) -> list[str] | None:
+    """The names beside the wanted ones, in order; ``None`` unless just ``count`` files have a wanted one."""
+    others = sorted(name for name in names if name not in wanted)
+    return others if len(names) - len(others) == count else None
 
 
 def _as(field: t.StructField, stored: t.DataType) -> Column:

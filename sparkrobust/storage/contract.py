@@ -121,7 +121,11 @@ class StagedWriter(io.RawIOBase, ABC):
 
     @abstractmethod
     def finish(self) -> StagedFile:
-        """Make the bytes durable and give back what publishes them."""
+        """Make the bytes durable and give back what publishes them.
+
+        On a store with folders its name is durable once its folder is sealed, or once something else
+        is put into that folder.
+        """
 
     @abstractmethod
     def discard(self) -> None:
@@ -181,6 +185,15 @@ class Storage(ABC):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object, whole and durable; ``AlreadyExistsError``."""
 
+    def mark(self, path: str, data: bytes, *, under: str) -> None:
+        """Put a note for who cleans up: as ``make_folder`` of its folder, then ``put_if_absent``.
+
+        It need not be durable when this returns, since it only tells what may be there later: a store
+        that can do it in less time does.
+        """
+        self.make_folder(path.rpartition("/")[0], under=under)
+        self.put_if_absent(path, data)
+
     @abstractmethod
     def put(self, path: str, data: bytes) -> None:
         """Create or replace the object, whole and durable.  For contents that nobody races for."""
@@ -220,7 +233,7 @@ class Storage(ABC):
 
     @abstractmethod
     def seal(self, folder: str, sealed: str) -> None:
-        """Rename a staging folder: nothing more is staged in it, and what was has another token.
+        """Rename a staging folder: nothing more is staged in it, and what was has another token, durably.
 
         The token is the one of ``StagedFile.moved``.  A file that was being written is lost.  Again:
         fine; ``NotFoundError`` where neither folder is there.  On a store without folders nothing is
@@ -237,8 +250,10 @@ class Storage(ABC):
         """
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:
-        """Publish many; the first error ends it, and then any of the others may be published.
+        """Publish many, whose names nobody else gives to anything; the first error ends it.
 
+        Then any of the others may be published.  That another object has a name need not be noticed
+        where the staged bytes are consumed already.
         A store overrides it where it can do better than one after the other.
         """
         for one in staged:

@@ -35,7 +35,7 @@ import os
 import shutil
 import stat as stat_bits
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sparkrobust.errors import InvalidInputError, UnavailableError
@@ -55,13 +55,16 @@ from sparkrobust.storage.contract import (
 )
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Clock, Hands, Ids
 
 _TABLE_FOLDER = ".hoodie"
 _SCRATCH = ".hoodie/.robust/.scratch"
 _OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
-_CLOCK, _IDS = Clock(), Ids()
+_SYNCERS = 16
+"""The disk is told of many folders at once at no higher price than of one."""
+_REMOVERS = 8
+_CLOCK, _IDS, _HANDS = Clock(), Ids(), Hands()
 
 
 class LocalStorage(Storage):
@@ -144,7 +147,16 @@ class LocalStorage(Storage):
 
     def names(self, folder: str) -> Iterable[str]:
         # Without a look at the files themselves, which takes most of the time of a listing.
-        return [entry.name for _, entry, is_folder in self._entries(folder) if not is_folder]
+        try:
+            with os.scandir(self._full(folder)) as entries:
+                return [
+                    entry.name
+                    for entry in entries
+                    if (entry.name[0] != "." or not _is_hidden(f"{folder}/{entry.name}", entry.name))
+                    and entry.is_file()
+                ]
+        except OSError:  # what is wrong with the folder, or with one of its links, a slower look tells
+            return [entry.name for _, entry, is_folder in self._entries(folder) if not is_folder]
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         yield from self._walk(folder, ())
@@ -170,8 +182,7 @@ class LocalStorage(Storage):
             with os.scandir(full) as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}" if folder else entry.name
-                    hidden = entry.name.startswith(_OUT_OF_SIGHT) or path == _SCRATCH
-                    if hidden or _is_checksum(entry.name):
+                    if entry.name[0] == "." and _is_hidden(path, entry.name):
                         continue
                     try:
                         is_folder = entry.is_dir()
@@ -198,6 +209,15 @@ class LocalStorage(Storage):
             self._drop_checksum(full)
             posix.create_whole(full, data, lambda: self._temporary(full))
         self._make_entry_durable(full)
+
+    def mark(self, path: str, data: bytes, *, under: str) -> None:
+        if data:
+            super().mark(path, data, under=under)
+            return
+        full = self._full(path)
+        with translated("create", full):
+            self._make_below(path.rpartition("/")[0], under, os.mkdir)
+            posix.create_whole(full, data, lambda: self._temporary(full))
 
     def put(self, path: str, data: bytes) -> None:
         full = self._full(path)
@@ -259,16 +279,19 @@ class LocalStorage(Storage):
         self.make_folder(folder)
 
     def make_folder(self, folder: str, *, under: str = "") -> None:
-        full, base = self._full(folder), self._full(enclosing(folder, under))
-        with translated("make the folder", full):
+        with translated("make the folder", self._full(folder)):
             if not under:
                 self._make_root()
-            elif not os.path.isdir(base):
-                raise FileNotFoundError(errno.ENOENT, "", base)
-            # Level by level below what is there: a folder taken away meanwhile is not made again.
-            for part in full[len(base) :].split("/")[1:]:
-                self._make_one(f"{base}/{part}")
-                base = f"{base}/{part}"
+            self._make_below(folder, under, _make_durably)
+
+    def _make_below(self, folder: str, under: str, make: Callable[[str], None]) -> None:
+        """Level by level below what is there: a folder that is taken away meanwhile is not made again."""
+        full, base = self._full(folder), self._full(enclosing(folder, under))
+        if not os.path.isdir(base):
+            raise FileNotFoundError(errno.ENOENT, "", base)
+        for part in full[len(base) :].split("/")[1:]:
+            base = f"{base}/{part}"
+            _make_one(base, make)
 
     def _make_root(self) -> None:
         missing, folder = [], self._root
@@ -276,16 +299,7 @@ class LocalStorage(Storage):
             missing.append(folder)
             folder = os.path.dirname(folder)
         for one in reversed(missing):
-            self._make_one(one)
-
-    def _make_one(self, full: str) -> None:
-        try:
-            os.mkdir(full)
-        except FileExistsError:
-            if not os.path.isdir(full):
-                raise
-            return
-        posix.sync_folder(os.path.dirname(full))
+            _make_one(one, _make_durably)
 
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
         token = checked(f"{folder}/{name}" if folder else name)
@@ -302,6 +316,7 @@ class LocalStorage(Storage):
             except FileNotFoundError:
                 if not os.path.isdir(target):
                     raise
+            posix.sync_folder(target)
             posix.sync_folder(os.path.dirname(target))
 
     def publish(self, staged: StagedFile) -> None:
@@ -314,9 +329,12 @@ class LocalStorage(Storage):
             for one in staged:
                 folders.add(self._move_into_place(one))
         finally:
-            for folder in sorted(folders):
-                with translated("publish into", folder):
-                    posix.sync_folder(folder)
+            _HANDS.map(self._sync_published, sorted(folders), most=_SYNCERS)
+
+    @staticmethod
+    def _sync_published(folder: str) -> None:
+        with translated("publish into", folder):
+            posix.sync_folder(folder)
 
     def _move_into_place(self, staged: StagedFile) -> str:
         """Rename one staged file to its final name, and tell the folder that this changed."""
@@ -422,6 +440,19 @@ class LocalStorage(Storage):
                     os.unlink(entry.path)
 
 
+def _make_one(full: str, make: Callable[[str], None]) -> None:
+    try:
+        make(full)
+    except FileExistsError:
+        if not os.path.isdir(full):
+            raise
+
+
+def _make_durably(full: str) -> None:
+    os.mkdir(full)
+    posix.sync_folder(os.path.dirname(full))
+
+
 def _info(path: str, found: os.stat_result) -> FileInfo:
     return FileInfo(path=path, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
 
@@ -430,8 +461,10 @@ def _age_ms(entry: os.DirEntry[str]) -> int:
     return _CLOCK.now_ms() - entry.stat().st_mtime_ns // 1_000_000
 
 
-def _is_checksum(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".crc") and len(name) > len("..crc")
+def _is_hidden(path: str, name: str) -> bool:
+    """Hadoop's checksums and our own scratch, whose names all begin with a dot."""
+    is_checksum = name.endswith(".crc") and len(name) > len("..crc")
+    return is_checksum or name.startswith(_OUT_OF_SIGHT) or path == _SCRATCH
 
 
 def _same_version(one: os.stat_result, other: os.stat_result) -> bool:
@@ -445,6 +478,14 @@ def _version(found: os.stat_result, data: bytes) -> str:
 
 def _remove_tree(folder: str) -> None:
     """Remove a folder; several may do so at once.  Symbolic links are removed, not followed."""
+    # A disk that is busy lets each removal wait: those in different folders wait together.
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        _HANDS.map(_remove_one_tree, inner, most=_REMOVERS)
+    _remove_one_tree(folder)
+
+
+def _remove_one_tree(folder: str) -> None:
 
     def unless_gone_already(function: Any, path: str, error: BaseException) -> None:
         if not isinstance(error, FileNotFoundError):

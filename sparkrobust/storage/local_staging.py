@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from sparkrobust.storage.contract import StagedFile, StagedWriter
-from sparkrobust.storage.posix import sync_folder, translated, write_all
+from sparkrobust.storage.posix import translated, write_all
 
 _BUFFER = 1 << 20
 
@@ -70,9 +70,9 @@ class LocalStagedWriter(StagedWriter):
         with translated("stage", self._full):
             self._empty_buffer()
             os.fsync(self._descriptor)
-            # Where the staging folder was renamed away, the file is nobody's any more.
+            # Where the staging folder was renamed away, the file is nobody's any more.  Its entry there
+            # is synced with those of all others when the folder is sealed.
             os.stat(self._full)
-            sync_folder(os.path.dirname(self._full))
         self._settle()
         return StagedFile(final_path=self._final_path, token=self._token, size=self._size)
 

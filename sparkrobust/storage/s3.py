@@ -6,7 +6,9 @@ Theory of operation
 *Publishing* completes it, on condition that the name is free, and so consumes it.  Whatever the
 store answers, we then look at the object: some stores (versitygw) say that an upload that is long
 gone was completed, as long as any object has the name; and an upload that is gone may be one whose
-completion is still on its way, so a missing object is looked for again for a while.
+completion is still on its way, so a missing object is looked for again for a while.  Of many files,
+which have names that nobody else gives, only those are looked at whose completion was not plainly
+said to be done.
 
 *Conditional writes* are ``PUT`` with ``If-None-Match: *`` or ``If-Match``.  Every object of ours
 carries a random mark in its metadata.  When a condition fails after a try whose answer was lost,
@@ -256,13 +258,18 @@ class S3Storage(Storage):
         checked(folder), checked(sealed)
 
     def publish(self, staged: StagedFile) -> None:
+        self._publish(staged, looks=True)
+
+    def _publish(self, staged: StagedFile, *, looks: bool) -> None:
         upload = Upload.of_token(staged.token)
         if upload.path != staged.final_path or not upload.parts:
             raise CorruptTableError(
                 f"the token of {staged.final_path} is for another file, or for one that is not finished",
                 path=staged.final_path,
             )
-        unclear = self._complete(upload)
+        done, unclear = self._complete(upload)
+        if done and not looks:
+            return
         for _ in self._settling.attempts():
             found = self._requests.head(upload.path, self._key(upload.path))
             if found is not None:
@@ -280,8 +287,8 @@ class S3Storage(Storage):
                 f"another object has the name of {self._requests.shown(upload.path)}", path=upload.path
             )
 
-    def _complete(self, upload: Upload) -> Unclear | None:
-        """Ask for the completion; what was not answered clearly to the end is given back."""
+    def _complete(self, upload: Upload) -> tuple[bool, Unclear | None]:
+        """Ask for the completion: whether it was said at once to be done, and what was never answered."""
         parts = [{"PartNumber": number, "ETag": tag} for number, tag in upload.parts]
         unclear: Unclear | None = None
         for _ in self._requests.patience.attempts():
@@ -293,17 +300,18 @@ class S3Storage(Storage):
                     MultipartUpload={"Parts": parts},
                     IfNoneMatch="*",
                 )
-                return None
+                return unclear is None, None
             except Unclear as error:
                 unclear = error
             except Refused as refused:
                 if refused.is_precondition or refused.code == "NoSuchUpload":
-                    return None
+                    return False, None
                 raise self._requests.error_of(refused, "publish", upload.path) from None
-        return unclear
+        return False, unclear
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:
-        all_at_once(self.publish, staged)
+        # They have names that nobody else has: who says that one was completed is believed.
+        all_at_once(lambda one: self._publish(one, looks=False), staged)
 
     def discard(self, token: str) -> None:
         upload = Upload.of_token(token)

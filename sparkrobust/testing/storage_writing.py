@@ -39,6 +39,24 @@ class WritingCases(StorageCases):
         with pytest.raises(AlreadyExistsError):
             second.put_if_absent("a/one", b"same")
 
+    def test_a_mark_brings_its_folders_with_it_and_is_put_once(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        storage.make_folder("marks")
+        for path, data in (("marks/p=1/one", b""), ("marks/p=1/two", b"with content"), ("marks/three", b"")):
+            storage.mark(path, data, under="marks")
+            assert second.read(path) == data
+            with pytest.raises(AlreadyExistsError):
+                second.mark(path, b"", under="marks")
+        assert paths_of(storage, "marks/p=1") == ["marks/p=1/one", "marks/p=1/two"]
+
+    def test_a_mark_never_brings_back_the_folder_that_was_taken_away(self, storage: Storage) -> None:
+        self.need_folders(storage)
+        for data in (b"", b"with content"):
+            with pytest.raises(NotFoundError):
+                storage.mark("marks/p=1/one", data, under="marks")
+        assert "marks" not in storage.list("")[1]
+
     def test_a_deleted_name_is_free_again(self, storage: Storage) -> None:
         storage.put_if_absent("a/one", b"1")
         storage.delete("a/one")

@@ -11,6 +11,7 @@ from sparkrobust.coordinator.properties import read_properties, update_propertie
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core import decision
 from sparkrobust.core.instant import Action, State
 from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.core.names import (
@@ -277,6 +278,17 @@ def test_a_decision_whose_answer_was_lost_is_found_by_looking(table: HudiTable, 
     transaction.commit(markers)
     (done,) = table.timeline.completed_writes
     assert table.commit(done).extra_metadata[NONCE] == transaction.folder.nonce
+
+
+def test_a_decision_that_was_put_plainly_is_not_read_again(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parsed(*anything: object) -> None:
+        raise AssertionError("the decision was read")
+
+    monkeypatch.setattr(decision, "parse", parsed)
+    commit(table)
+    assert [instant.state for instant in table.timeline.instants] == [State.COMPLETED]
 
 
 @pytest.mark.parametrize("carried_out", [True, False])

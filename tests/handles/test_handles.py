@@ -44,7 +44,7 @@ from sparkrobust.handles.plan import (
     WritePlan,
 )
 from sparkrobust.handles.work import run
-from sparkrobust.storage.contract import NotFoundError, StagedFile
+from sparkrobust.storage.contract import NotFoundError
 from sparkrobust.storage.local import LocalStorage
 
 SCHEMA = pa.schema(
@@ -144,7 +144,7 @@ def publish(storage: LocalStorage, result: SlotResult) -> list[pa.Table]:
     assert result.problem is None, result.problem
     tables = []
     for file in SlotResult.from_json(result.to_json(), ControlFolder(instant=NOW, nonce="ab")).files:
-        storage.publish(StagedFile(**vars(file.staged)))
+        storage.publish(file.staged)
         assert file.stat.path is not None
         tables.append(pq.read_table(io.BytesIO(storage.read(file.stat.path))))
         assert file.stat.num_writes == tables[-1].num_rows

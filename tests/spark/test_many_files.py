@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def test_files_that_come_up_or_go_while_spark_looks_make_it_look_at_each(
             shutil.copy(file, file.with_name(f"{group}_99-99-99_{instant}"))
         return found
 
+    looks: list[list[str]] = []
+    real_names = HudiTable.names
+
+    def names(table: HudiTable, partitions: Iterable[str]) -> list[str]:
+        looks.append(real_names(table, partitions))
+        return looks[-1]
+
     monkeypatch.setattr(HudiTable, "listing", listing)
+    monkeypatch.setattr(HudiTable, "names", names)
     assert sorted((row[0], row[1]) for row in subject.rows()) == expected()
-    assert len(listings) == 2
+    assert (len(listings), len(looks)) == (1, 1)

@@ -175,6 +175,26 @@ def test_a_created_file_that_may_not_outlive_a_crash_is_said_to_be_unclear(
     assert storage.read("p=1/one") == b"1"
 
 
+def test_the_names_of_staged_files_are_synced_once_for_all_when_their_folder_is_sealed(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = posix.sync_folder
+    monkeypatch.setattr(posix, "sync_folder", lambda folder: (synced.append(folder), real(folder)))
+    storage.make_staging("staging")
+    storage.make_folder("marks")
+    synced.clear()
+    for number in range(3):
+        storage.mark(f"marks/p={number}/one", b"", under="marks")
+        with storage.stage("staging", f"{number}", f"p=1/{number}") as writer:
+            writer.write(b"data")
+            writer.finish()
+    assert synced == []
+    storage.seal("staging", "sealed")
+    root = storage.url.removeprefix("file://")
+    assert synced == [f"{root}/sealed", root]
+
+
 # -- links ---------------------------------------------------------------------------------------
 
 

@@ -68,8 +68,8 @@ def lossy(s3_server: S3Server, proxy: LossyProxy, url: str) -> S3Storage:
     return S3Storage(url, options, patience=QUICK, settling=QUICK)
 
 
-def staged(storage: S3Storage, data: bytes = b"data") -> StagedFile:
-    with storage.stage("staging", "one", "a/final") as writer:
+def staged(storage: S3Storage, data: bytes = b"data", final_path: str = "a/final") -> StagedFile:
+    with storage.stage("staging", "one", final_path) as writer:
         writer.write(data)
         return writer.finish()
 
@@ -333,6 +333,26 @@ def test_a_large_file_is_read_in_few_requests_and_written_in_parts(
 def test_a_small_file_costs_four_requests(lossy: S3Storage, proxy: LossyProxy) -> None:
     lossy.publish(staged(lossy))
     assert proxy.seen == ["POST", "PUT", "POST", "HEAD"]
+
+
+def test_of_many_files_none_is_looked_at_that_is_plainly_done(lossy: S3Storage, proxy: LossyProxy) -> None:
+    files = [staged(lossy, final_path=f"a/{number}") for number in range(3)]
+    proxy.seen.clear()
+    lossy.publish_all(files)
+    assert proxy.seen == ["POST"] * 3
+    assert [lossy.read(file.final_path) for file in files] == [b"data"] * 3
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CONFLICT])
+def test_of_many_files_one_whose_completion_was_not_plainly_answered_is_looked_at(
+    lossy: S3Storage, proxy: LossyProxy, fault: Fault
+) -> None:
+    file = staged(lossy)
+    proxy.seen.clear()
+    proxy.plan("POST", fault)
+    lossy.publish_all([file])
+    assert proxy.seen == ["POST", "POST", "HEAD"]
+    assert lossy.read(file.final_path) == b"data"
 
 
 def test_a_file_with_more_parts_than_a_store_takes_is_refused(
