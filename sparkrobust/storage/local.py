@@ -32,11 +32,8 @@ import errno
 import hashlib
 import io
 import os
-import shutil
 import stat as stat_bits
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from sparkrobust.errors import InvalidInputError, UnavailableError
 from sparkrobust.storage import posix
@@ -53,6 +50,7 @@ from sparkrobust.storage.contract import (
     enclosing,
     staged_path,
 )
+from sparkrobust.storage.local_removal import remove_tree
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
 from sparkrobust.world import Clock, Hands, Ids
@@ -63,7 +61,6 @@ _OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
 _SYNCERS = 16
 """The disk is told of many folders at once at no higher price than of one."""
-_REMOVERS = 8
 _CLOCK, _IDS, _HANDS = Clock(), Ids(), Hands()
 
 
@@ -262,7 +259,7 @@ class LocalStorage(Storage):
             elif stat_bits.S_ISDIR(found.st_mode):
                 trash = self._trash(path, full)
                 os.rename(full, trash)
-                _remove_tree(trash)
+                remove_tree(trash)
             elif files_too:
                 os.unlink(full)
 
@@ -435,7 +432,7 @@ class LocalStorage(Storage):
         with contextlib.suppress(OSError), os.scandir(f"{self._root}/{_SCRATCH}") as entries:
             for entry in entries:
                 if entry.name.startswith("trash-"):
-                    _remove_tree(entry.path)
+                    remove_tree(entry.path)
                 elif entry.name.startswith("put-") and _age_ms(entry) > _ABANDONED_AFTER_MS:
                     os.unlink(entry.path)
 
@@ -474,26 +471,3 @@ def _same_version(one: os.stat_result, other: os.stat_result) -> bool:
 def _version(found: os.stat_result, data: bytes) -> str:
     content = hashlib.sha256(data).hexdigest()[:32]
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}-{content}"
-
-
-def _remove_tree(folder: str) -> None:
-    """Remove a folder; several may do so at once.  Symbolic links are removed, not followed."""
-    # A disk that is busy lets each removal wait: those in different folders wait together.
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        _HANDS.map(_remove_one_tree, inner, most=_REMOVERS)
-    _remove_one_tree(folder)
-
-
-def _remove_one_tree(folder: str) -> None:
-
-    def unless_gone_already(function: Any, path: str, error: BaseException) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(folder, onexc=unless_gone_already)
-    else:
-        shutil.rmtree(
-            folder, onerror=lambda function, path, caught: unless_gone_already(function, path, caught[1])
-        )
