@@ -122,8 +122,10 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             before = [one for one in others if one.name.startswith("writer")]
             actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
         if what == "hudi":
-            # It shares no lock with us, and so must not meet a driver that is alive.
-            actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
+            # It shares no lock with us, and so must not meet a driver that is alive, or what one has sent.
+            actor.ready = lambda others=others: not (  # type: ignore[misc]
+                world.late or any(one.alive for one in others)
+            )
 
 
 def _peace(world: World, pipelines: Pipelines) -> None:
