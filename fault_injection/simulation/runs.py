@@ -123,8 +123,10 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
         if what == "hudi":
             # It shares no lock with us, and so must not meet a driver that is alive, or what one has sent.
-            actor.ready = lambda others=others: not (  # type: ignore[misc]
-                world.late or any(one.alive for one in others)
+            actor.ready = lambda others=others: (
+                not (  # type: ignore[misc]
+                    world.late or any(one.alive for one in others)
+                )
             )
 
 
