@@ -147,7 +147,7 @@ FAULTS: tuple[FaultClass, ...] = (
     ),
     FaultClass(
         name="a writer of Hudi's rolls the write back",
-        where="while our driver is dead",
+        where="while our driver is dead, and nothing that it sent is on its way",
         verdict=Verdict.SURVIVED,
         then="what had become visible of it goes, and the properties of an overwrite come back",
         simulated=_by("any: hudi"),

@@ -138,8 +138,12 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             # One after the other, and what is left of one meets the next.
             actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
         if what == "hudi":
-            # It shares no lock with us, and so must not meet a driver that is alive.
-            actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
+            # It shares no lock with us, and so must not meet a driver that is alive, or what one has sent.
+            actor.ready = lambda others=others: (
+                not (  # type: ignore[misc]
+                    world.late or any(one.alive for one in others)
+                )
+            )
 
 
 def _peace(world: World, pipelines: Pipelines) -> None:
