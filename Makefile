@@ -68,9 +68,10 @@ interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against
 	    $(SPARK35) python -m pytest -q tests/interop $(ARGS)
 
 .PHONY: simulate
-simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B), and in one for each call and fault
+simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B), in one for each call and fault, and in all that small worlds can come to
 	@.venv/bin/python -m fault_injection --seeds $(SEEDS)
 	@.venv/bin/python -m fault_injection --each-call
+	@.venv/bin/python -m fault_injection --exhaustive quick
 	@.venv/bin/python -m pytest -q tests/simulation $(ARGS)
 
 .PHONY: check

@@ -22,6 +22,14 @@ class Fault(Enum):
     """It arrives long after the caller has stopped waiting."""
     TWICE = "twice"
     """It arrives twice, and the second answer is the one that comes back."""
+    TORN = "torn"
+    """The caller is killed in the middle of it, and a part of what it wrote is there."""
+    STALE = "stale listing"
+    """The newest entry is missing in it."""
+    BUSY = "503 or 409"
+    """The store says that it is busy, or in conflict, and has done nothing; the client repeats it."""
+    BUSY_AFTER = "503 afterwards"
+    """The store has done it and says that it is busy; the client repeats it."""
 
 
 class Verdict(Enum):
@@ -131,6 +139,34 @@ FAULTS: tuple[FaultClass, ...] = (
         verdict=Verdict.SURVIVED,
         then="puts are conditional, and publishing consumes its source: nothing happens a second time",
         simulated=_by(Fault.TWICE, Fault.LATE),
+    ),
+    FaultClass(
+        name="the store answers 503 or 409, before or after it did what was asked",
+        where="every call to an object store",
+        verdict=Verdict.SURVIVED,
+        then="the client repeats it; a refusal (412) after that is held against the mark of our own object",
+        simulated=_by(Fault.BUSY, Fault.BUSY_AFTER),
+    ),
+    FaultClass(
+        name="a writer is killed in the middle of a file",
+        where="a disk",
+        verdict=Verdict.SURVIVED,
+        then="only staged files can be torn, and no marker names one: objects are put whole or not at all",
+        simulated=_by(Fault.TORN),
+    ),
+    FaultClass(
+        name="a listing comes from a cache, and lacks the newest entry",
+        where="begin markers, staged files",
+        verdict=Verdict.FAILED_CLEAN,
+        then="markers are asked for by their names; a staged file that is not listed fails the write, "
+        "and a begin marker that is not leaves something to sweep",
+        simulated=_by(Fault.STALE),
+    ),
+    FaultClass(
+        name="a listing comes from a cache, and lacks the newest entry",
+        where="the timeline, the control folders, a partition",
+        verdict=Verdict.OUT_OF_SCOPE,
+        then="a pending write, or that it is one of ours, would not be seen",
     ),
     FaultClass(
         name="the store is away for longer than requests are repeated",

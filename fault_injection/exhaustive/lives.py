@@ -180,7 +180,7 @@ class SmallWorld(World):
         assert self.standing is not None
         return self.standing
 
-    def call(self, name: str, path: str, effect: Callable[[], T], *, changes: bool) -> T:
+    def call(self, name: str, path: str, effect: Callable[[], T], *, changes: bool, **faults: object) -> T:
         run = self.standing
         if run is None:
             return effect()

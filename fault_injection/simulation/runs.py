@@ -44,6 +44,8 @@ class Report:
     steps_before_peace: int = 0
     told: list[Told] = field(default_factory=list)
     injected: dict[Fault, int] = field(default_factory=dict)
+    possible: dict[int, frozenset[Fault]] = field(default_factory=dict)
+    """What could have gone wrong at each step, if somebody had wanted to know."""
     steps_taken: list[tuple[int, str, str, str, str]] = field(default_factory=list)
 
     @property
@@ -62,18 +64,23 @@ class Report:
         return hashlib.sha256("\n".join(self.log).encode()).hexdigest()[:16]
 
 
-def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = None) -> Report:
+def run(
+    seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = None, *, watches: bool = False
+) -> Report:
     """One world; what is violated stands in the report.
 
     Parameters
     ----------
     planned
         Faults at the calls of certain steps, besides those that the scenario draws.
+    watches
+        What could go wrong at each step is to be reported.
     """
     choices = Choices(seed)
     story = {**SCENARIOS, **CALM, **DIRECT}[scenario](choices)
     world = World(choices, Rates())
     world.planned = dict(planned or {})
+    world.watches = watches
     world.time_stands = story.time_stands
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
@@ -98,6 +105,7 @@ def run(seed: int, scenario: str = "any", planned: Mapping[int, Fault] | None = 
         report.violation = f"{type(violation).__name__}: {violation}"
     finally:
         world.end()
+    report.possible = world.possible
     report.steps, report.told = world.steps, pipelines.told
     report.injected, report.steps_taken = world.injected, world.log
     return report

@@ -8,8 +8,9 @@ So a whole run is a function of its choices, and the same seed gives the same ru
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from greenlet import getcurrent, greenlet
@@ -25,11 +26,27 @@ EPOCH_MS = 1_704_067_200_000
 _MS_OF_A_STEP = 7
 
 
-CHANGING_ONLY = (Fault.LATE, Fault.TWICE)
+_ALWAYS = frozenset((Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.DROPPED, Fault.ANSWER_LOST))
+_CHANGING_ONLY = frozenset((Fault.LATE, Fault.TWICE))
+_REPEATED_ONLY = frozenset((Fault.BUSY, Fault.BUSY_AFTER))
 
 
 class Killed(BaseException):
     """The process is gone.  Nothing of it runs any more, whatever its code would like to do."""
+
+
+class Busy(Exception):
+    """What an object store answers that wants the request to be repeated.
+
+    Parameters
+    ----------
+    done
+        What the request came to all the same, and nobody is told: only the store knows.
+    """
+
+    def __init__(self, done: Any = None) -> None:
+        super().__init__("busy")
+        self.done = done
 
 
 class Stuck(Exception):
@@ -69,6 +86,8 @@ class Actor:
     stopped: bool = False
     _effect: Callable[[], Any] | None = None
     _changes: bool = False
+    _other: dict[Fault, Callable[[], Any]] = field(default_factory=dict)
+    _repeats: bool = False
     _greenlet: Any = None
 
     @property
@@ -85,6 +104,14 @@ class Actor:
     @property
     def failed(self) -> bool:
         return self.dead or self.error is not None
+
+    @property
+    def may_meet(self) -> frozenset[Fault]:
+        """What can go wrong with the call that it is about to make."""
+        if self._effect is None or self.call.startswith("pause"):
+            return frozenset()
+        changing = _CHANGING_ONLY if self._changes else frozenset()
+        return _ALWAYS | changing | (_REPEATED_ONLY if self._repeats else frozenset()) | self._other.keys()
 
 
 @dataclass
@@ -181,6 +208,9 @@ class World:
         self.late: list[tuple[str, Callable[[], Any]]] = []
         self.planned: dict[int, Fault] = {}
         """Faults at the calls of certain steps."""
+        self.watches = False
+        self.possible: dict[int, frozenset[Fault]] = {}
+        """What could go wrong at each step, if somebody wants to know."""
         self.log: list[tuple[int, str, str, str, str]] = []
         """Step, who, call, fault, and the error that it was answered."""
         self.injected: dict[Fault, int] = {}
@@ -190,14 +220,32 @@ class World:
 
     # -- in an actor -------------------------------------------------------------------------------------
 
-    def call(self, name: str, path: str, effect: Callable[[], T], *, changes: bool) -> T:
-        """A storage call of the actor that runs: its turn ends here, and comes again with the answer."""
+    def call(
+        self,
+        name: str,
+        path: str,
+        effect: Callable[[], T],
+        *,
+        changes: bool,
+        other: Mapping[Fault, Callable[[], Any]] = MappingProxyType({}),
+        repeats: bool = False,
+    ) -> T:
+        """A storage call of the actor that runs: its turn ends here, and comes again with the answer.
+
+        Parameters
+        ----------
+        other
+            What happens in place of the effect, by the fault that it takes.
+        repeats
+            The caller is one that knows what to do if the store is :class:`Busy`.
+        """
         actor = self._running
         if actor is None:
             return effect()
         if actor.dead:
             raise Killed
         actor.call, actor._effect, actor._changes = f"{name} {path}", effect, changes
+        actor._other, actor._repeats = dict(other), repeats
         answer: T = self._main.switch()
         return answer
 
@@ -292,17 +340,20 @@ class World:
             self.look()
 
     def _fault(self, actor: Actor) -> Fault:
-        if actor._effect is None or actor.call.startswith("pause"):
+        possible = actor.may_meet
+        if not possible:
             return Fault.NONE
+        if self.watches:
+            self.possible[self.steps] = possible
         if self.steps in self.planned:
             fault = self.planned[self.steps]
-            return fault if actor._changes or fault not in CHANGING_ONLY else Fault.NONE
+            return fault if fault in possible else Fault.NONE
         if (actor.name,) == self.rates.fate[:1] and all(part in actor.call for part in self.rates.fate[1:]):
             return Fault.KILLED_BEFORE
         if self.rates.deadly and self.rates.deadly in actor.call and self.choices.happens(0.5):
             return Fault.KILLED_BEFORE
         for fault, chance in self.rates.faults.items():
-            if (actor._changes or fault not in CHANGING_ONLY) and self.choices.happens(chance):
+            if fault in possible and self.choices.happens(chance):
                 return fault
         return Fault.NONE
 
@@ -323,15 +374,19 @@ class World:
             answer = UnavailableError(f"no answer to {actor.call}")
             if fault is Fault.LATE:
                 self.late.append((f"{actor.name}: {actor.call}", effect))
+        elif fault is Fault.BUSY:
+            answer = Busy()
         else:
-            answer = tried(effect)
+            answer = tried(actor._other.get(fault, effect))
             self._touched = actor._changes
             if fault is Fault.TWICE:
                 answer = tried(effect)
             if fault is Fault.ANSWER_LOST:
                 answer = UnavailableError(f"no answer to {actor.call}")
+            if fault is Fault.BUSY_AFTER:
+                answer = Busy(answer)
         self._note(actor.name, actor.call, fault.value, answer)
-        if fault is Fault.KILLED_AFTER:
+        if fault in (Fault.KILLED_AFTER, Fault.TORN):
             self.kill(actor)
             return
         if isinstance(answer, Exception):

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fault_injection.simulation.scheduler import World
+from fault_injection.faults import Fault
+from fault_injection.simulation.scheduler import Busy, World
 from sparkrobust.core import strict_json
+from sparkrobust.core.names import TEMP
+from sparkrobust.errors import UnavailableError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     ChangedError,
@@ -30,6 +33,20 @@ from sparkrobust.storage.turns import CopyingStorage
 from sparkrobust.world import Clock
 
 T = TypeVar("T")
+
+_TRIES = 6
+"""How often a request is sent to an object store that is busy."""
+
+
+def _may_be_stale(folder: str) -> bool:
+    """What a listing of this folder lacks is asked for by name, or does no harm; see ``faults.py``."""
+    return folder.startswith(f"{TEMP}/") or folder.endswith("/sealed")
+
+
+def _without_newest(memory: MemoryStorage, files: list[FileInfo]) -> list[FileInfo]:
+    objects = memory._space.objects
+    newest = max(files, key=lambda info: objects[info.path].version, default=None)
+    return [info for info in files if info is not newest]
 
 
 @dataclass
@@ -82,6 +99,11 @@ class SimulatedStorage(Storage):
     def _turn(self, name: str, path: str, effect: Callable[[], T], *, changes: bool = False) -> T:
         return self._world.call(name, path, effect, changes=changes)
 
+    def _listed(self, name: str, folder: str, effect: Callable[[], T], stale: Callable[[], T]) -> T:
+        """A listing that may come from a cache, where it is of what others can do without."""
+        other = {Fault.STALE: stale} if _may_be_stale(folder) else {}
+        return self._world.call(name, folder, effect, changes=False, other=other)
+
     def __reduce__(self) -> Any:
         raise TypeError("a simulated store stays in its world")
 
@@ -118,10 +140,17 @@ class SimulatedDisk(SimulatedStorage):
         return self._turn("stat", path, lambda: self.memory.stat(path))
 
     def list(self, folder: str) -> tuple[list[FileInfo], list[str]]:
-        return self._turn("list", folder, lambda: self.memory.list(folder))
+        def stale() -> tuple[list[FileInfo], list[str]]:
+            files, folders = self.memory.list(folder)
+            return _without_newest(self.memory, files), folders
+
+        return self._listed("list", folder, lambda: self.memory.list(folder), stale)
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        yield from self._turn("walk", folder, lambda: list(self.memory.walk(folder)))
+        def look() -> list[FileInfo]:
+            return list(self.memory.walk(folder))
+
+        yield from self._listed("walk", folder, look, lambda: _without_newest(self.memory, look()))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._turn("put_if_absent", path, lambda: self.memory.put_if_absent(path, data), changes=True)
@@ -152,11 +181,12 @@ class SimulatedDisk(SimulatedStorage):
         return StagedBytes(self, token, final_path)
 
     def finish_staged(self, token: str, data: bytes) -> None:
-        def write() -> None:
+        def write(data: bytes = data) -> None:
             _, version = self.memory.read_versioned(token)
             self.memory.replace_if_unchanged(token, data, version)
 
-        self._turn("finish", token, write, changes=True)
+        torn = {Fault.TORN: lambda: write(data[: len(data) // 2])}
+        self._world.call("finish", token, write, changes=True, other=torn)
 
     def seal(self, folder: str, sealed: str) -> None:
         self._turn("seal", folder, lambda: self.memory.seal(folder, sealed), changes=True)
@@ -174,6 +204,34 @@ class SimulatedObjects(SimulatedStorage):
     def __init__(self, world: World, bucket: Bucket, url: str) -> None:
         super().__init__(world)
         self.bucket, self._url = bucket, url
+
+    def _turn(self, name: str, path: str, effect: Callable[[], T], *, changes: bool = False) -> T:
+        """A request that is repeated until the store is not busy any more."""
+        for _ in range(_TRIES):
+            try:
+                return self._world.call(name, path, effect, changes=changes, repeats=True)
+            except Busy:
+                continue
+        raise UnavailableError(f"no clear answer to {name} {path}", path=path)
+
+    def _on_condition(self, name: str, path: str, put: Callable[[], str]) -> str:
+        """A conditional put, repeated in the same way; after an unclear answer a look tells whose it is."""
+        ours: list[Any] = []
+        for _ in range(_TRIES):
+            try:
+                return self._world.call(name, path, put, changes=True, repeats=True)
+            except Busy as busy:
+                ours.append(busy.done)
+            except (AlreadyExistsError, ChangedError, NotFoundError):
+                if not ours:
+                    raise
+                break
+        found = self._turn("stat", path, lambda: self.bucket.objects.get(path))
+        if found is not None and str(found[1]) in ours:
+            return str(found[1])
+        if found is not None and name == "put_if_absent":
+            raise AlreadyExistsError(f"there is already {path}", path=path)
+        raise UnavailableError(f"no clear answer to {name} {path}", path=path)
 
     @property
     def url(self) -> str:
@@ -224,12 +282,12 @@ class SimulatedObjects(SimulatedStorage):
         yield from self._turn("walk", folder, lambda: self._under(folder))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        def put() -> None:
+        def put() -> str:
             if path in self.bucket.objects:
                 raise AlreadyExistsError(f"there is already {path}", path=path)
-            self.bucket.put(path, data)
+            return self.bucket.put(path, data)
 
-        self._turn("put_if_absent", path, put, changes=True)
+        self._on_condition("put_if_absent", path, put)
 
     def put(self, path: str, data: bytes) -> None:
         self._turn("put", path, lambda: self.bucket.put(path, data), changes=True)
@@ -240,7 +298,7 @@ class SimulatedObjects(SimulatedStorage):
                 raise ChangedError(f"{path} was changed", path=path)
             return self.bucket.put(path, data)
 
-        return self._turn("replace", path, replace, changes=True)
+        return self._on_condition("replace", path, replace)
 
     def delete(self, path: str) -> None:
         self._turn("delete", path, lambda: self.bucket.objects.pop(path, None), changes=True)
