@@ -136,9 +136,10 @@ class Tables:
 
     def _knowledge_number(self) -> int:
         knowledge = self.auditor.knows()
-        decided, completed, sets = knowledge
+        decided, deciders, completed, sets = knowledge
         key = (
             tuple(sorted((instant, self._rendered(commit)) for instant, commit in decided.items())),
+            tuple(sorted(deciders.items())),
             tuple(sorted(completed.items())),
             sets,
         )

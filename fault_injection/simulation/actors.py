@@ -48,6 +48,7 @@ class Told:
 
     name: str
     instant: str | None = None
+    nonce: str = ""
     files: frozenset[str] = frozenset()
     """The ids of the files that hold its rows."""
     outcome: str = "nothing"
@@ -152,10 +153,10 @@ class Pipelines:
         slots = chosen.randint(1, self.settings.most_slots)
         bulk = self.world.choices.happens(self.settings.bulk)
         transaction = Transaction(table, self._terms(table, told.name))
-        told.instant = transaction.time
+        told.instant, told.nonce = transaction.time, transaction.folder.nonce
         try:
             transaction.begin(slots=None if bulk else slots)
-            told.instant = transaction.time
+            told.instant, told.nonce = transaction.time, transaction.folder.nonce
             self._stage(told, transaction, slots)
             transaction.commit(transaction.finalize(slots))
         except CommitUnknownError:

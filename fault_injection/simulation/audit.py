@@ -24,7 +24,7 @@ from sparkrobust.core.names import (
 from sparkrobust.formats import properties
 
 AnyStorage = SimulatedDisk | SimulatedObjects
-Knowledge = tuple[dict[str, Commit], dict[str, str], tuple[frozenset[str], ...]]
+Knowledge = tuple[dict[str, Commit], dict[str, str], dict[str, str], tuple[frozenset[str], ...]]
 
 
 def _control_folder(path: str) -> str:
@@ -46,6 +46,8 @@ class Auditor:
         self._before: dict[str, int] = {}
         self.decided: dict[str, Commit] = {}
         """By instant."""
+        self._deciders: dict[str, str] = {}
+        """Instant → nonce of the write that was decided."""
         self.completed: dict[str, str] = {}
         """Instant → its completed file."""
         self.rolled_back: set[str] = set()
@@ -58,7 +60,12 @@ class Auditor:
 
     def knows(self) -> Knowledge:
         """What it knows by now, of which nothing changes any more."""
-        return dict(self.decided), dict(self.completed), tuple(map(frozenset, self._sets))
+        return (
+            dict(self.decided),
+            dict(self._deciders),
+            dict(self.completed),
+            tuple(map(frozenset, self._sets)),
+        )
 
     @property
     def _sets(self) -> tuple[set[str], ...]:
@@ -66,9 +73,9 @@ class Auditor:
 
     def remember(self, knowledge: Knowledge) -> None:
         """Know that again, of the table as it now is."""
-        decided, completed, sets = knowledge
+        decided, deciders, completed, sets = knowledge
         self._before = self._storage.paths()
-        self.decided, self.completed = dict(decided), dict(completed)
+        self.decided, self._deciders, self.completed = dict(decided), dict(deciders), dict(completed)
         for mine, known in zip(self._sets, sets, strict=True):
             mine.clear()
             mine.update(known)
@@ -120,6 +127,7 @@ class Auditor:
         if isinstance(found, Commit):
             # A bucket lets a driver that slept through the end decide once more: nothing may come of it.
             self.decided.setdefault(folder.instant, found)
+            self._deciders.setdefault(folder.instant, folder.nonce)
 
     def _instant(self, path: str) -> None:
         found = parse_instant_file(path.rpartition("/")[2])
@@ -199,7 +207,7 @@ class Auditor:
         there = self._storage.paths()
         for one in told:
             if one.instant is not None:
-                self._is_so(one, [other for other in told if other.instant == one.instant])
+                self._is_so(one, [other for other in told if _write_of(other) == _write_of(one)])
         self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
         named = {path for time in self.completed for path in self._named(time)}
@@ -213,16 +221,21 @@ class Auditor:
             if found is not None and found.action in WRITES and found.time not in self.completed:
                 self._say(f"{path} is pending, and nobody is left who could end it")
 
-    def _is_so(self, one: Told, of_its_time: list[Told]) -> None:
+    def _is_so(self, one: Told, of_its_name: list[Told]) -> None:
         """What a driver was told is what became of its write, and not of another one of the same time."""
         assert one.instant is not None
-        durable = one.instant in self.completed
-        rows = self._file_ids(one.instant) if durable else frozenset()
-        if durable and all(other.files != rows for other in of_its_time):
-            self._say(f"{one.instant} has not the rows of {one.name}")
-        if len(of_its_time) > 1:
-            durable = durable and one.files == rows
+        durable = one.instant in self.completed and self._deciders[one.instant] == one.nonce
+        if durable:
+            rows = self._file_ids(one.instant)
+            if all(other.files != rows for other in of_its_name):
+                self._say(f"{one.instant} has not the rows of {one.name}")
+            durable = one.files == rows
         if one.outcome == "committed" and not durable:
             self._say(f"{one.name} was told that {one.instant} is committed")
         if one.outcome == "failed" and durable:
             self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+
+
+def _write_of(told: Told) -> tuple[str | None, str]:
+    """By which a write is known."""
+    return told.instant, told.nonce

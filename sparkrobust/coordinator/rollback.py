@@ -30,12 +30,13 @@ from sparkrobust.core.decision import Abort, Commit
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
 from sparkrobust.core.names import BaseFileName, MarkerType, heartbeat_file, instant_file, marker_folder
 from sparkrobust.core.partition_path import problem_with
-from sparkrobust.errors import CorruptTableError, FencedError, UnsupportedTableError
+from sparkrobust.errors import ConflictError, CorruptTableError, FencedError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
 _SAME_STORE = (("s3://", "s3a://"), ("abfs://", "abfss://"), ("wasb://", "wasbs://"))
+_TRIES = 5
 _HDFS = re.compile(r"^hdfs:(//[^/]*)?")
 
 
@@ -68,11 +69,26 @@ def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
         if table.coordination.lock.shared:
             table.reload()
         plan = _plan(table, failed)
+        requested = _schedule(table, plan)
+    reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=requested.time)
+    return _execute(table, requested, plan, reason)
+
+
+def _schedule(table: HudiTable, plan: RollbackPlan) -> Instant:
+    for _ in range(_TRIES):
         time = next_time(table.clock, table.config, table.timeline.newest_time)
         requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
-        table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
-    reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=time)
-    return _execute(table, requested, plan, reason)
+        try:
+            table.storage.put_if_absent(instant_file(requested), plan.to_bytes())
+        except AlreadyExistsError:
+            table.reload()  # another driver was faster by less than a millisecond
+            continue
+        return requested
+    raise ConflictError(
+        f"{_TRIES} times another driver took the instant for a rollback",
+        path=table.storage.url,
+        outcome="Retryable",
+    )
 
 
 def _owner(time: str) -> str:

@@ -32,7 +32,7 @@ from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.instant import Instant, InstantTime, State
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
-from sparkrobust.core.names import WRITE_ID, ControlFolder, heartbeat_file, instant_file
+from sparkrobust.core.names import NONCE, WRITE_ID, ControlFolder, heartbeat_file, instant_file
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import (
@@ -417,6 +417,9 @@ class Transaction:
             raise self._unknown("it is older than the active timeline by now")
         mine = self.table.timeline.find(self.time, self.terms.action)
         if ending is Ending.DURABLE:
+            assert mine is not None
+            if self.table.commit(mine).extra_metadata.get(NONCE) != self.folder.nonce:
+                return True  # of another write, to which the time was given again
             self.done = mine
             return False
         with contextlib.suppress(RobustWriteError):  # what is left the next write takes away

@@ -16,12 +16,13 @@ from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.heartbeat import Heartbeat, seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.recovery import Fate, recover
-from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.rollback import roll_back, roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.decision import Abort
 from sparkrobust.core.heartbeat import Pulse
-from sparkrobust.core.instant import InstantTime
-from sparkrobust.core.names import HEARTBEATS, heartbeat_file
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
+from sparkrobust.core.names import HEARTBEATS, heartbeat_file, instant_file
 from sparkrobust.errors import ConflictError, FencedError, HeartbeatLostError, LockError, UnavailableError
 from sparkrobust.options import parse
 from sparkrobust.probe import Point
@@ -384,3 +385,19 @@ def test_the_lock_and_the_pulse_are_what_hudis_own_options_say(storage: Storage,
     grip = elsewhere.lock.acquire("me", seconds=0)
     assert (tmp_path / "locks" / "lock").exists()
     grip.release()
+
+
+def test_two_drivers_that_plan_rollbacks_in_the_same_millisecond_get_instants_of_their_own(
+    table: HudiTable,
+) -> None:
+    failed = stopped(table, "staged")
+    table.reload()
+    (pending,) = table.timeline.pending
+    taken = next_time(table.clock, table.config, table.timeline.newest_time)
+    theirs = Instant(time=taken, action=Action.ROLLBACK, state=State.REQUESTED)
+    table.storage.put_if_absent(instant_file(theirs), b"the plan of another driver")
+    assert roll_back(table, pending, "its driver is gone") is True
+    done = [i.time for i in table.timeline.instants if i.action is Action.ROLLBACK and not i.pending]
+    assert len(done) == 1 and done[0] > taken
+    assert table.storage.read(instant_file(theirs)) == b"the plan of another driver"
+    assert data_files(table.storage) == [] and failed.time not in {i.time for i in table.timeline.instants}
