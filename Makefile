@@ -20,8 +20,10 @@ HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
 WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/packaging tests/interop tests/house tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
-# HDFS runs on PySpark's jars, and is the same whoever uses it: once is enough, too.
-ON_NEWEST := tests/spark tests/packaging tests/hdfs
+ON_NEWEST := tests/spark tests/packaging
+# Servers are the same whichever Python asks them: the oldest and the newest one do.
+ENDS = $(firstword $(PYTHONS)) $(lastword $(PYTHONS))
+WITHOUT_SERVERS := -k 'not s3 and not azure'
 # The simulated world knows no Spark, but it is the same on every Python: once is enough.
 SEEDS ?= 0:20000
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
@@ -43,16 +45,16 @@ demo: .venv/.installed ## a cluster, a write, an executor killed in the middle o
 IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: test test-unit test-spark test-spark35
-test: test-unit .venv/.installed .venv35/.installed ## all tests but interop and check: without Spark on every Python here, then on both Sparks
+test: test-unit .venv/.installed .venv35/.installed ## all tests but check, hdfs, simulate and interop: without Spark on every Python here, then on both Sparks
 	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) test-spark test-spark35
 
 test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
 	@echo "Pythons on this machine: $(PYTHONS)"
-	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) $(addprefix test-unit-,$(PYTHONS))
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) $(addprefix test-unit-,$(ENDS) $(filter-out $(ENDS),$(PYTHONS)))
 
 test-unit-%: .venv-unit-%/.installed
 	@echo "== without Spark, Python $*"
-	@.venv-unit-$*/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ARGS)
+	@.venv-unit-$*/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(if $(filter $*,$(ENDS)),,$(WITHOUT_SERVERS)) $(ARGS)
 
 test-spark: .venv/.installed ## tests on the newest Spark
 	@echo "== Spark $$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')"
@@ -61,6 +63,10 @@ test-spark: .venv/.installed ## tests on the newest Spark
 test-spark35: .venv35/.installed ## tests on Spark 3.5
 	@echo "== Spark $$(.venv35/bin/python -c 'import pyspark; print(pyspark.__version__)')"
 	@$(SPARK35) python -m pytest -q $(ON_SPARK35) $(ARGS)
+
+.PHONY: hdfs
+hdfs: .venv/.installed ## tests of tables on HDFS, whose servers are in PySpark's own jars
+	@$(NEWEST) python -m pytest -q tests/hdfs $(ARGS)
 
 .PHONY: interop
 interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against the real Hudi and hudi-rs

@@ -192,39 +192,25 @@ def _count(value: object, name: str, path: str | None) -> int:
     return value
 
 
-def _optional_text(value: object, name: str, path: str | None) -> str | None:
-    return None if value is None else _text(value, name, path)
-
-
-def _optional_count(value: object, name: str, path: str | None) -> int | None:
-    return None if value is None else _count(value, name, path)
-
-
-def _optional_time(value: object, name: str, path: str | None) -> int | None:
-    if value is not None and (type(value) is not int or not -_MAX_LONG <= value <= _MAX_LONG):
+def _time(value: object, name: str, path: str | None) -> int:
+    if type(value) is not int or not -_MAX_LONG <= value <= _MAX_LONG:
         _wrong(path, f"a time as {name}", value)
     return value
 
 
-def _optional_texts(value: object, name: str, path: str | None) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+def _texts(value: object, name: str, path: str | None) -> tuple[str, ...]:
     if not isinstance(value, list):
         _wrong(path, f"a list as {name}", value)
     return tuple(_text(item, name, path) for item in value)
 
 
-def _optional_sizes(value: object, name: str, path: str | None) -> dict[str, int] | None:
-    if value is None:
-        return None
+def _sizes(value: object, name: str, path: str | None) -> dict[str, int]:
     if not isinstance(value, dict):
         _wrong(path, f"an object as {name}", value)
     return {_text(key, name, path): _count(size, name, path) for key, size in value.items()}
 
 
-def _optional_runtime(value: object, name: str, path: str | None) -> RuntimeStats | None:
-    if value is None:
-        return None
+def _runtime(value: object, name: str, path: str | None) -> RuntimeStats:
     names = [part.name for part in fields(RuntimeStats)]
     if not isinstance(value, dict) or sorted(value) != sorted(names):
         _wrong(path, f"{', '.join(names)} as {name}", value)
@@ -233,18 +219,17 @@ def _optional_runtime(value: object, name: str, path: str | None) -> RuntimeStat
 
 _BY_TYPE = {
     "str": _text,
-    "str | None": _optional_text,
     "int": _count,
-    "int | None": _optional_count,
-    "tuple[str, ...] | None": _optional_texts,
-    "Mapping[str, int] | None": _optional_sizes,
-    "RuntimeStats | None": _optional_runtime,
+    "tuple[str, ...]": _texts,
+    "Mapping[str, int]": _sizes,
+    "RuntimeStats": _runtime,
 }
-_READERS = {field.name: _BY_TYPE[str(field.type)] for field in fields(WriteStat)} | {
-    "min_event_time": _optional_time,
-    "max_event_time": _optional_time,
+_NULL = " | None"
+_NULLABLE = frozenset(field.name for field in fields(WriteStat) if str(field.type).endswith(_NULL))
+_READERS = {field.name: _BY_TYPE[str(field.type).removesuffix(_NULL)] for field in fields(WriteStat)} | {
+    "min_event_time": _time,
+    "max_event_time": _time,
 }
 _NAMES = _READERS.keys() | {"version"}
-_PLAIN_COUNTS = [name for name, read in _READERS.items() if read is _count]
-_OTHERS = {name: read for name, read in _READERS.items() if read is not _count}
-_NULLABLE = frozenset(field.name for field in fields(WriteStat) if str(field.type).endswith("| None"))
+_PLAIN_COUNTS = [name for name, read in _READERS.items() if read is _count and name not in _NULLABLE]
+_OTHERS = {name: read for name, read in _READERS.items() if name not in _PLAIN_COUNTS}

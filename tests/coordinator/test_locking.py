@@ -344,14 +344,6 @@ def test_the_thread_of_a_heartbeat_beats_until_it_is_stopped(table: HudiTable) -
     heartbeat.refuse_if_lost()  # there is none any more that could be lost
 
 
-@pytest.mark.parametrize(
-    ("beat", "now", "alive"),
-    [(None, 0, False), (0, 0, True), (0, 120_000, True), (0, 120_001, False), (500_000, 0, True)],
-)
-def test_a_heartbeat_speaks_for_two_intervals(beat: int | None, now: int, alive: bool) -> None:
-    assert Pulse().is_alive(beat, now) is alive
-
-
 # -- options ---------------------------------------------------------------------------------------------
 
 

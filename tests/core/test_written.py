@@ -58,3 +58,11 @@ def test_the_plain_forms_have_these_names_and_no_others() -> None:
         with pytest.raises(CorruptTableError, match=r"^cm/0: expected") as refused:
             WrittenFile.from_plain(wrong, path="cm/0")
         assert refused.value.path == "cm/0"
+
+
+def test_a_file_that_was_published_at_once_is_in_place_and_belongs_to_any_write_that_names_it() -> None:
+    published = FILE.published()
+    assert published.in_place and not FILE.in_place
+    assert (published.final_path, published.size) == (FILE.final_path, FILE.size)
+    assert published.belongs_to(FOLDER)
+    assert not StagedFile(final_path=".hoodie/x", token=".hoodie/x", size=1).belongs_to(FOLDER)
