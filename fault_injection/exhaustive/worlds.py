@@ -106,6 +106,10 @@ class Small:
             Process(name=name, run=functions[name], number=number, hour=1 if name == "again" else number)
             for number, name in enumerate(("writer", *self.others), 1)
         ]
+        neighbours = [name for name in self.others if name == "neighbour"]
+        if neighbours:
+            # A first commit, so that the timeline does not begin with the neighbour's.
+            processes.append(Process(name="before", run=functions["before"], number=80, hour=0))
         tasks = [f"writer.{n}" for n in range(1, self.attempts + 1)]
         again = [f"again.{n}" for n in range(1, self.attempts + 1)] if "again" in self.others else []
         first = [] if self.from_the_start else ["writer", *(tasks if self.staged else [])]
@@ -115,7 +119,7 @@ class Small:
             lives=Lives(world),
             processes=processes,
             begun_later=(*tasks, *again),
-            alone_first=(*first, *(name for name in self.others if name == "neighbour")),
+            alone_first=(*(["before"] if neighbours else []), *first, *neighbours),
             last=tuple(
                 Process(name=f"last {n}", run=functions[f"last {n}"], number=90 + n, hour=90 + n)
                 for n in (1, 2)
@@ -150,6 +154,7 @@ class Small:
         return {
             "writer": spread.write("writer"),
             "neighbour": users(_Neighbour).write("neighbour"),
+            "before": alone.write("before"),
             "recover": recoverer(alone),
             "rollback": rollbacker(alone),
             "archiver": archiver(alone, own=True, announce=announce),

@@ -24,7 +24,7 @@ FOUND_IN = {
     "a failed write says nothing to the others": ("its rollback, given up, on a disk",),
     "no nonce": ("begun again, on a disk", "begun again, on a bucket"),
 }
-"""Not these: a slot too few takes two slots; the other two take three drivers on a bucket."""
+"""Not these: a slot too few takes two slots; two take three drivers on a bucket; there is no small world that copies."""
 
 
 def test_a_small_world_is_gone_through_whole_and_gives_the_same_counts_again() -> None:
@@ -62,6 +62,9 @@ def test_only_mistakes_that_need_more_than_a_small_world_are_left_to_the_others(
         "a slot without a marker is taken for an empty one",
         "decision read again",
         "the decision is removed first",
+        "copied without a turn",
+        "a turn without a look",
+        "a turn that leaves the others",
     }
 
 
