@@ -182,7 +182,7 @@ def _direct(store: str) -> Callable[[Choices], Scenario]:
     def story(choices: Choices) -> Scenario:
         made = drawn(choices)
         # A writer of Hudi's that does not see a begin marker leaves the file, which is visible in this mode.
-        faults = {fault: rate for fault, rate in made.rates.faults.items() if fault is not Fault.STALE}
+        faults = {**made.rates.faults, Fault.STALE: 0.0}
         return replace(
             made,
             store=store,

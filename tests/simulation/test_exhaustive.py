@@ -24,7 +24,7 @@ FOUND_IN = {
     "a failed write says nothing to the others": ("its rollback, given up, on a disk",),
     "no nonce": ("begun again, on a disk", "begun again, on a bucket"),
 }
-"""Not these: a slot too few takes two slots; two take three drivers on a bucket; there is no small world that copies."""
+"""Not these: a slot too few takes two slots, two take three drivers on a bucket, three a copying store."""
 
 
 def test_a_small_world_is_gone_through_whole_and_gives_the_same_counts_again() -> None:
