@@ -96,12 +96,6 @@ class Actor:
         return not (self.dead or self.ended or over)
 
     @property
-    def able(self) -> bool:
-        """Whether it may be chosen."""
-        frozen = self.asleep or (self.maker is not None and self.maker.asleep)
-        return self.alive and not frozen and self.ready()
-
-    @property
     def failed(self) -> bool:
         return self.dead or self.error is not None
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sparkrobust.errors import InternalError, InvalidInputError, UnavailableError
@@ -50,9 +49,9 @@ from sparkrobust.storage.hdfs_replacing import Replacing
 from sparkrobust.storage.hdfs_requests import DEFAULT_PATIENCE, Requests, parent
 from sparkrobust.storage.hdfs_scratch import OUT_OF_SIGHT, SCRATCH, Scratch
 from sparkrobust.storage.hdfs_settings import HdfsSettings
+from sparkrobust.storage.parallel import all_at_once
 from sparkrobust.storage.patience import Patience
 
-_PUBLISHERS = 16
 _ROUNDS = 20
 
 
@@ -229,17 +228,7 @@ class HdfsStorage(Storage):
         return found.size == staged.size
 
     def publish_all(self, staged: Iterable[StagedFile]) -> None:
-        everything = [*staged]
-        if not everything:
-            return
-        with ThreadPoolExecutor(min(_PUBLISHERS, len(everything))) as pool:
-            running = [pool.submit(self.publish, one) for one in everything]
-            try:
-                for one in running:
-                    one.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        all_at_once(self.publish, staged)
 
     def discard(self, token: str) -> None:
         self._requests.delete(self._full(staged_path(token)))

@@ -12,14 +12,14 @@ from sparkrobust.errors import UnsupportedTableError
 from sparkrobust.storage.contract import StagedFile, StagedWriter
 from sparkrobust.storage.hdfs_requests import Refused, Requests, Unclear, error_of
 from sparkrobust.storage.hdfs_settings import hdfs_module
+from sparkrobust.storage.ranged import RangedFile
 
 _BUFFER = 1 << 20
 _SMALLEST_BLOCK = 1 << 20
 """As NameNodes are set up: a smaller file has one block, and needs no look at the size of blocks."""
-_READ_AHEAD = 1 << 20
 
 
-class HdfsFile(io.RawIOBase):
+class HdfsFile(RangedFile):
     """A seekable file.  What was opened is read to its end, even if it is deleted or replaced meanwhile.
 
     (HDFS frees the blocks of a deleted file only after a while; a read of a block that is gone raises
@@ -28,49 +28,11 @@ class HdfsFile(io.RawIOBase):
 
     def __init__(self, requests: Requests, full: str) -> None:
         self._requests, self._full = requests, full
-        self._position = 0
-        self._block_start, self._block = 0, b""
         try:
             self._file = requests.repeated("read", full, lambda client: client.read(full))
         except Refused as refused:
             raise error_of(refused, "read", full) from None
-        self._size = len(self._file)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError("a position before the beginning")
-        self._position = base + offset
-        return self._position
-
-    def readall(self) -> bytes:
-        return self.read(max(self._size - self._position, 0)) or b""
-
-    def readinto(self, buffer: Any, /) -> int:
-        with memoryview(buffer) as view, view.cast("B") as target:
-            done = 0
-            while done < len(target) and self._position < self._size:
-                piece = self._piece(self._position, len(target) - done)
-                target[done : done + len(piece)] = piece
-                done += len(piece)
-                self._position += len(piece)
-            return done
-
-    def _piece(self, start: int, wanted: int) -> bytes:
-        """Some bytes from ``start`` on, at least one."""
-        if not self._block_start <= start < self._block_start + len(self._block):
-            length = min(max(wanted, _READ_AHEAD), self._size - start)
-            self._block_start, self._block = start, self._range(start, length)
-        return self._block[start - self._block_start :][:wanted]
+        super().__init__(len(self._file), b"")
 
     def _range(self, start: int, length: int) -> bytes:
         try:
