@@ -18,14 +18,20 @@ ORACLE := .venv-oracle/bin/python
 HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
-WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/packaging tests/interop tests/house tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/zookeeper tests/chaos tests/packaging tests/interop tests/house tests/processes tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
 ON_NEWEST := tests/spark tests/packaging
-# Servers are the same whichever Python asks them: the oldest and the newest one do.
-ENDS = $(firstword $(PYTHONS)) $(lastword $(PYTHONS))
-WITHOUT_SERVERS := -k 'not s3 and not azure'
+NEWEST_PYTHON = $(firstword $(PYTHONS))
+OLDEST = $(lastword $(PYTHONS))
+# Servers are the same whichever Python asks them: the oldest one does here, the newest one through Spark.  Nor does
+# it depend on the Python what becomes of a driver that stands still.
+ON_EACH_PYTHON := -k 'not s3 and not azure and not test_pauses'
+ON_OLDEST_ALONE := -k 's3 or azure or test_pauses'
 # The simulated world knows no Spark, but it is the same on every Python: once is enough.
-SEEDS ?= 0:20000
+SEEDS ?= 0:17000
+# Of each story in which writers know of each other.
+SHARED ?= 0:600
+SHARING := many-writers one-row one-new-key services thieves
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
 ARGS ?=
 
@@ -44,17 +50,24 @@ demo: .venv/.installed ## a cluster, a write, an executor killed in the middle o
 # Much of a test is waiting, so the two Sparks run side by side, and so do the Pythons by twos.
 IN_ONE_PIECE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: test test-unit test-spark test-spark35
-test: test-unit .venv/.installed .venv35/.installed ## all tests but check, hdfs, simulate and interop: without Spark on every Python here, then on both Sparks
+.PHONY: test test-unit test-pythons test-servers test-spark test-spark35
+test: test-unit .venv/.installed .venv35/.installed ## all tests but check, hdfs, processes, simulate and interop: without Spark on the oldest and the newest Python, then on both Sparks
 	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) test-spark test-spark35
 
-test-unit: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## tests without Spark, on every Python from 3.10 to 3.13 that is here
+test-unit: .venv-unit-$(OLDEST)/.installed .venv-unit-$(NEWEST_PYTHON)/.installed ## tests without Spark, on the oldest and the newest Python of 3.10 to 3.13 that is here
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) test-servers $(addprefix test-unit-,$(OLDEST) $(filter-out $(OLDEST),$(NEWEST_PYTHON)))
+
+test-pythons: $(foreach version,$(PYTHONS),.venv-unit-$(version)/.installed) ## by hand: the same on every Python from 3.10 to 3.13 that is here
 	@echo "Pythons on this machine: $(PYTHONS)"
-	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) $(addprefix test-unit-,$(ENDS) $(filter-out $(ENDS),$(PYTHONS)))
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) test-servers $(addprefix test-unit-,$(PYTHONS))
 
 test-unit-%: .venv-unit-%/.installed
 	@echo "== without Spark, Python $*"
-	@.venv-unit-$*/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(if $(filter $*,$(ENDS)),,$(WITHOUT_SERVERS)) $(ARGS)
+	@.venv-unit-$*/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ON_EACH_PYTHON) $(ARGS)
+
+test-servers: .venv-unit-$(OLDEST)/.installed
+	@echo "== without Spark, with servers, Python $(OLDEST)"
+	@.venv-unit-$(OLDEST)/bin/python -m tools.in_venv python -m pytest -q $(WITHOUT_SPARK) $(ON_OLDEST_ALONE) $(ARGS)
 
 test-spark: .venv/.installed ## tests on the newest Spark
 	@echo "== Spark $$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')"
@@ -65,20 +78,44 @@ test-spark35: .venv35/.installed ## tests on Spark 3.5
 	@$(SPARK35) python -m pytest -q $(ON_SPARK35) $(ARGS)
 
 .PHONY: hdfs
-hdfs: .venv/.installed ## tests of tables on HDFS, whose servers are in PySpark's own jars
-	@$(NEWEST) python -m pytest -q tests/hdfs $(ARGS)
+hdfs: .venv/.installed ## tests of tables on HDFS, and of locks in ZooKeeper, whose servers are in PySpark's own jars
+	@$(NEWEST) python -m pytest -q tests/hdfs tests/zookeeper $(ARGS)
+
+.PHONY: processes
+processes: .venv/.installed ## eighteen writers on one table, each a process, two of them with Spark, some of them killed
+	@$(NEWEST) python -m pytest -q tests/processes $(ARGS)
 
 .PHONY: interop
 interop: .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## tests against the real Hudi and hudi-rs
-	@SPARKROBUST_ORACLE_PYTHON=$(CURDIR)/$(ORACLE) SPARKROBUST_ORACLE_JAR=$(CURDIR)/$(HUDI_JAR) \
-	    $(SPARK35) python -m pytest -q tests/interop $(ARGS)
+	@$(WITH_ORACLE) $(SPARK35) python -m pytest -q tests/interop $(ARGS)
+
+# One Spark beside the other, as in `make test`: each has a cluster, whose hosts are nobody else's.
+WITH_ORACLE := SPARKROBUST_ORACLE_PYTHON=$(CURDIR)/$(ORACLE) SPARKROBUST_ORACLE_JAR=$(CURDIR)/$(HUDI_JAR)
+.PHONY: chaos chaos-newest chaos-spark35
+chaos: .venv/.installed .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) ## real clusters whose executors, drivers, disks and networks fail, on both Sparks
+	@$(MAKE) --no-print-directory -j2 $(IN_ONE_PIECE) chaos-newest chaos-spark35
+
+chaos-newest: .venv/.installed
+	@echo "== chaos on the newest Spark"
+	@$(WITH_ORACLE) $(NEWEST) python -m pytest -q $(or $(ARGS),tests/chaos examples/chaos)
+	@$(if $(ARGS),,$(NEWEST) python -m fault_injection spark --runs 9 --seed 1)
+
+chaos-spark35: .venv35/.installed
+	@echo "== chaos on Spark 3.5"
+	@$(WITH_ORACLE) $(SPARK35) python -m pytest -q $(or $(ARGS),tests/chaos examples/chaos)
+	@$(if $(ARGS),,$(SPARK35) python -m fault_injection spark --runs 9 --seed 2)
 
 .PHONY: simulate
-simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B), in one for each call and fault, and in all that small worlds can come to
-	@.venv/bin/python -m fault_injection --seeds $(SEEDS)
-	@.venv/bin/python -m fault_injection --each-call
+simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B, SHARED=A:B), and in one for each call and fault
+	@nice .venv/bin/python -m fault_injection --seeds $(SEEDS)
+	@for story in $(SHARING); do echo "== $$story"; \
+		nice .venv/bin/python -m fault_injection --scenario $$story --seeds $(SHARED) || exit 1; done
+	@nice .venv/bin/python -m fault_injection --each-call
+	@nice .venv/bin/python -m pytest -q -n auto --dist worksteal tests/simulation $(ARGS)
+
+.PHONY: exhaustive
+exhaustive: .venv/.installed ## by hand: all that small worlds can come to (tests/simulation goes through the smallest)
 	@.venv/bin/python -m fault_injection --exhaustive quick
-	@.venv/bin/python -m pytest -q tests/simulation $(ARGS)
 
 .PHONY: check
 check: .venv/.installed ## style (ruff), types (mypy --strict), layers, and that generated files are current

@@ -14,7 +14,18 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.conductor import Bench, EngineError, WrongResultError
 from benchmarks.data import prepare
-from benchmarks.parts import cost, memory_use, one_row, planning, profile, requests, slots, table_work
+from benchmarks.parts import (
+    cost,
+    lock,
+    memory_use,
+    one_row,
+    planning,
+    profile,
+    requests,
+    slots,
+    table_work,
+    writers,
+)
 from benchmarks.places import CACHE
 from benchmarks.workload import FULL, QUICK, Workload
 
@@ -24,11 +35,13 @@ OTHER_PARTS: dict[str, Callable[[Bench], None]] = {
     "requests": requests.run,
     "one_row": one_row.run_small,
     "growth": one_row.run_growth,
+    "lock": lock.run,
+    "writers": writers.run,
     "planning": planning.run,
     "memory": memory_use.run,
 }
 COST = "cost"
-OURS_ALONE = frozenset({"growth", "planning", "memory", "slots", "requests", COST})
+OURS_ALONE = frozenset({"growth", "lock", "planning", "memory", "slots", "requests", COST})
 PARTS = (*table_work.NAMES, COST, *OTHER_PARTS)
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from sparkrobust.coordinator.content import content_of
 from sparkrobust.coordinator.partitions import make_partitions
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.decision import Commit
@@ -107,7 +108,7 @@ class BareTransaction(Transaction):
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
 
     def _stage_commit(self, completion: InstantTime, stats: Any) -> StagedFile:
-        self._commit_bytes = self._metadata(stats).to_bytes()
+        self._commit_bytes = content_of(self.table, self.terms, self.folder, stats).to_bytes()
         done = Instant(time=self.time, action=self.terms.action, state=State.COMPLETED, completion=completion)
         return StagedFile(final_path=instant_file(done), token="", size=len(self._commit_bytes))
 

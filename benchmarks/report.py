@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.conductor import Bench
 from benchmarks.parts.table_work import NAMES
 from benchmarks.places import ROOT
-from benchmarks.targets import Verdict, judge
+from benchmarks.targets import Verdict, judge, told
 
 WORDS = {True: "pass", False: "MISS", None: "-"}
 COLOURS = {
@@ -86,10 +86,10 @@ def _text(bench: Bench, facts: Mapping[str, Any], verdicts: Sequence[Verdict]) -
     for step, contestants in bench.times.items():
         lines += ["", step]
         for name, seconds in sorted(contestants.items(), key=lambda item: median(item[1])):
-            spread = f"({min(seconds):.2f} to {max(seconds):.2f}, {len(seconds)} times)"
+            spread = f"({told(min(seconds))} to {told(max(seconds))}, {len(seconds)} times)"
             processor = bench.processor.get(step, {}).get(name)
             used = f"processor {median(processor):8.2f} s" if processor else " " * 20
-            lines.append(f"  {name:44} {median(seconds):8.2f} s  {used}  {spread}")
+            lines.append(f"  {name:44} {told(median(seconds)):>11}  {used}  {spread}")
     if bench.megabytes:
         lines += ["", "megabytes"]
         lines += [f"  {name:70} {value:8.0f}" for name, value in bench.megabytes.items()]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.parts import cost, requests, slots
+from benchmarks.parts import cost, lock, requests, slots, writers
 from benchmarks.parts.memory_use import ABOVE_SPARK, JVM_ABOVE_SPARK, MERGE_WORKER
 from benchmarks.parts.one_row import INSERT, OURS, SPREAD, TOGETHER, UPSERT
 from benchmarks.parts.planning import OWN, PLANNING, WHOLE
@@ -17,6 +17,11 @@ from benchmarks.parts.table_work import FLOOR, READ, SAME_FILES
 from benchmarks.workload import Workload
 
 Times = Mapping[str, Mapping[str, list[float]]]
+
+
+def told(seconds: float) -> str:
+    """A time as people read it."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.2f} ms"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +55,11 @@ class Ratio:
         other_step = self.over_step or self.step
         over = self.over if other_step == self.step else f"{self.over} {other_step}"
         mine_named = self.step if self.ours == OURS else f"{self.step}, {self.ours}"
-        subject, target = f"{mine_named} / {over}", f"<= {self.limit:g} x"
+        subject, target = f"{mine_named} / {over}", f"<= {self.limit:.3g} x"
         if not mine or not other:
             return Verdict(subject=subject, target=target, measured="not measured", passed=None)
         ratio = median(mine) / median(other)
-        measured = f"{ratio:.2f} x ({median(mine):.2f} s / {median(other):.2f} s)"
+        measured = f"{ratio:.2f} x ({told(median(mine))} / {told(median(other))})"
         used, other_used = self._sides(processor)
         beside = f"{median(used) / median(other_used):.2f} x" if used and other_used else ""
         passed = ratio <= self.limit
@@ -152,6 +157,17 @@ RATIOS = (
     Ratio(step=UPSERT, over="hudi", limit=0.2),
     Ratio(step=INSERT, over="delta", limit=0.9),
     Ratio(step=UPSERT, over="delta", over_step=INSERT, limit=0.9),
+    # Three times as many commits in a second.
+    *(
+        Ratio(step=writers.step_of(kind), over="hudi", limit=1 / 3)
+        for kind in (writers.IN_PROCESS, writers.FILE)
+    ),
+    Ratio(
+        step=writers.step_of(writers.IN_PROCESS),
+        over="delta",
+        over_step=writers.step_of(writers.DELTAS_OWN),
+        limit=1.0,
+    ),
 )
 OVERHEADS = (
     Overhead(step=cost.BULK, limit=0.03),
@@ -183,6 +199,14 @@ def growth(workload: Workload) -> Iterator[Ratio]:
             yield Ratio(step=f"{step}, {kind}", ours=str(many), over=str(few), limit=1.3)
 
 
+def under_the_lock(workload: Workload) -> Iterator[Ratio]:
+    """The targets of the time under the lock, whose contestants are the numbers of active instants."""
+    few, *more = map(str, workload.active_instants)
+    for step in lock.STEPS:
+        for many in more:
+            yield Ratio(step=f"{lock.TO_COMMIT}, {step}", ours=many, over=few, limit=1.5)
+
+
 def ending(workload: Workload) -> tuple[Seconds, Megabytes]:
     """The targets of a write of many slots, whose contestants are the numbers of slots."""
     above = f"{slots.MEMORY}, {workload.many_slots} slots above {workload.few_slots}"
@@ -202,7 +226,8 @@ def judge(
     """All targets."""
     seconds_of_end, memory_of_end = ending(workload)
     return [
-        *(ratio.judge(times, processor) for ratio in (*RATIOS, *growth(workload), *OVERHEADS)),
+        *(ratio.judge(times, processor) for ratio in (*RATIOS, *growth(workload), *under_the_lock(workload))),
+        *(overhead.judge(times, processor) for overhead in OVERHEADS),
         *(seconds.judge(times) for seconds in (*SECONDS, seconds_of_end)),
         *(count.judge(counted) for count in PER_FILE),
         *(peak.judge(megabytes) for peak in (*MEGABYTES, memory_of_end)),

@@ -7,6 +7,7 @@ stands before it starts, and what the parent process does is not in it.
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
 import io
 import json
@@ -26,8 +27,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import engines
+from benchmarks.crowd import Crowd
 from benchmarks.data import BASE_TS, SPARK_SCHEMA
 from benchmarks.engines.base import COMMON_SETTINGS, Engine
+from benchmarks.locked import HELD, Watch, watched
+from sparkrobust.probe import Point
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -67,13 +71,38 @@ class Desk:
         rows, write = self._rows(request["rows"]), getattr(self.engine, operation)
         profiler = cProfile.Profile() if request.get("profile") else None
         self._wake_up()
-        started = time.perf_counter()
-        if profiler is None:
-            result = write(rows, request["table"], request.get("options", {}))
-        else:
-            result = profiler.runcall(write, rows, request["table"], request.get("options", {}))
-        seconds = time.perf_counter() - started
-        return {"seconds": seconds, "steps": _steps(result), "profile": profiler and _hottest(profiler)}
+        with watched() if request.get("watched") else contextlib.nullcontext() as watch:
+            started = time.perf_counter()
+            if profiler is None:
+                result = write(rows, request["table"], request.get("options", {}))
+            else:
+                result = profiler.runcall(write, rows, request["table"], request.get("options", {}))
+            seconds = time.perf_counter() - started
+        return {
+            "seconds": seconds,
+            "steps": _steps(result),
+            "profile": profiler and _hottest(profiler),
+            "locked": watch and _under_the_lock(watch),
+        }
+
+    def crowd(self, request: Request) -> Answer:
+        """Many writers at once, each in a partition of its own; the seconds of them all."""
+        each, of_a_write = request["rows_of_a_partition"], request["rows_of_a_write"]
+        appending = request["kind"] == "insert"
+
+        def commit(writer: int, turn: int) -> object:
+            version, partition = request["begun"] + turn + 1, f"region-{writer:02d}"
+            # Above all keys of the first rows of all writers, where keys are to be new.
+            first = (writer + 1) * 1_000_000 + version * of_a_write if appending else writer * each
+            keys = [first, first + of_a_write]
+            rows = self._rows({"keys": keys, "part": f"'{partition}'", "version": version})
+            write = self.engine.insert if appending else self.engine.upsert_into(partition)
+            return write(rows, request["table"], request["options"])
+
+        crowd = Crowd(request["writers"], request["commits"], commit)
+        self._wake_up()
+        seconds = crowd.run()
+        return {"seconds": seconds, "refused": crowd.refused, "last_refusal": crowd.last_refusal}
 
     def _wake_up(self) -> None:
         """Leave neither idle Python workers nor dirty pages of another engine's to the step that is timed.
@@ -206,6 +235,16 @@ def _steps(result: Any) -> dict[str, float]:
     """Seconds by step, which only our own writer tells."""
     seconds: Mapping[Any, float] = getattr(result, "seconds", None) or {}
     return {str(getattr(step, "value", step)): value for step, value in seconds.items()}
+
+
+def _under_the_lock(watch: Watch) -> dict[str, float]:
+    """Seconds that the lock was held to begin, and to commit, of which some go by until the file is there."""
+    commit = watch.of(Point.COMMIT_PUBLISHED)
+    return {
+        "begin": watch.of(Point.REQUESTED)[HELD],
+        "to commit file": commit[Point.COMMIT_PUBLISHED.value],
+        "commit": commit[HELD],
+    }
 
 
 def _hottest(profiler: cProfile.Profile) -> str:

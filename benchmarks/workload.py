@@ -16,11 +16,13 @@ class Workload:
     one_row_commits: int
     few_instants: int
     many_instants: int
+    active_instants: tuple[int, ...]
     few_files: int
     many_files: int
     planned_files: int
     big_file_rows: int
     small_files: int
+    commits_of_a_writer: int
     few_slots: int
     many_slots: int
     spread_share: float = 0.05
@@ -36,11 +38,13 @@ FULL = Workload(
     one_row_commits=15,
     few_instants=10,
     many_instants=1_000,
+    active_instants=(10, 1_000, 10_000),
     few_files=10,
     many_files=1_000,
     planned_files=10_000,
     big_file_rows=6_200_000,
     small_files=2_000,
+    commits_of_a_writer=5,
     few_slots=1_000,
     many_slots=10_000,
 )
@@ -53,11 +57,13 @@ QUICK = Workload(
     one_row_commits=4,
     few_instants=5,
     many_instants=20,
+    active_instants=(10, 100),
     few_files=5,
     many_files=40,
     planned_files=200,
     big_file_rows=150_000,
     small_files=40,
+    commits_of_a_writer=2,
     few_slots=50,
     many_slots=200,
 )

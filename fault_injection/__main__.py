@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
+from fault_injection.counted import counted
 from fault_injection.exhaustive.explore import Found, explore
 from fault_injection.exhaustive.worlds import QUICK, SMALL
 from fault_injection.simulation.runs import Report, run
@@ -50,16 +51,12 @@ class Summary:
         self.violations += other.violations
 
     def lines(self, seconds: float) -> Iterator[str]:
-        yield f"{'worlds':22s} {self.runs:>12,}  ({_counted(self.stores)})"
+        yield f"{'worlds':22s} {self.runs:>12,}  ({counted(self.stores)})"
         yield f"{'storage calls':22s} {self.steps:>12,}"
-        yield f"{'writes, as told':22s} {sum(self.outcomes.values()):>12,}  ({_counted(self.outcomes)})"
-        yield f"{'faults':22s} {sum(self.faults.values()):>12,}  ({_counted(self.faults)})"
+        yield f"{'writes, as told':22s} {sum(self.outcomes.values()):>12,}  ({counted(self.outcomes)})"
+        yield f"{'faults':22s} {sum(self.faults.values()):>12,}  ({counted(self.faults)})"
         yield f"{'violations':22s} {len(self.violations):>12,}"
         yield f"{'seconds':22s} {seconds:>12,.1f}"
-
-
-def _counted(found: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(found.items()))
 
 
 def _patient() -> None:
@@ -103,7 +100,16 @@ def _seeds(text: str) -> range:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m fault_injection", description=__doc__)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["spark"]:
+        # Of the simulated world nothing needs Spark.
+        from fault_injection.spark import random_chaos  # noqa: PLC0415
+
+        return random_chaos.main(arguments[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m fault_injection",
+        description=f"{__doc__}  On a real Spark: python -m fault_injection spark --help",
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="one world, step by step")
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")

@@ -96,7 +96,8 @@ FAULTS: tuple[FaultClass, ...] = (
         name="the input gives other rows when a part of it is made again",
         where="bulk_insert, below a shuffle",
         verdict=Verdict.SURVIVED,
-        then="where the plan goes by chance the rows are stored before they are written; or they are counted",
+        then="where the plan goes by chance the rows are stored before they are written, and refused if a "
+        "part of them was made again meanwhile (IndeterminateInputError); or they are counted",
     ),
     FaultClass(
         name="the driver dies",
@@ -118,6 +119,21 @@ FAULTS: tuple[FaultClass, ...] = (
         verdict=Verdict.SURVIVED,
         then="all go by one decision: it fails cleanly, or finds its write committed",
         simulated=_by("sleepers-decide", "archived-while-asleep"),
+    ),
+    FaultClass(
+        name="several writers write at once",
+        where="optimistic_concurrency_control, one lock for all",
+        verdict=Verdict.SURVIVED,
+        then="of two that change the same file group, or insert the same new key, the later one is refused, "
+        "and may try again; who lives is not rolled back; pending table services go first",
+        simulated=_by("many-writers", "one-row", "one-new-key", "services"),
+    ),
+    FaultClass(
+        name="a writer loses the lock while it holds it (it sleeps, the lock expires, its session ends)",
+        where="optimistic_concurrency_control, anywhere under the lock",
+        verdict=Verdict.SURVIVED,
+        then="whoever gets the lock ends what is about to be decided under it, and then looks what there is",
+        simulated=_by("thieves"),
     ),
     FaultClass(
         name="a driver dies between a copy and the deletion of what it copied from",

@@ -7,6 +7,7 @@ can own them.
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -17,6 +18,14 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+_AT_ONCE_SECONDS = 0.0003
+"""What takes no longer waits for nobody: handing it to a thread would take longer than doing it."""
+_TRIED, _BLOCK = 3, 64
+
+
+_CLOCK_REALTIME_COARSE = 5
+"""Of Linux; Python has no name for it."""
+
 
 class Clock:
     """The machine's clock."""
@@ -24,6 +33,10 @@ class Clock:
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    def stamp_ns(self) -> int | None:
+        """What the kernel stamps a file with, at least, that is changed from now on; ``None``: who knows."""
+        return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE) if sys.platform == "linux" else None
 
     def elapsed(self) -> float:
         """Seconds from some fixed moment; never goes back."""
@@ -52,12 +65,29 @@ class Hands:
     """Things done at once, which mostly wait for a store."""
 
     def map(self, work: Callable[[T], R], items: Iterable[T], *, most: int) -> list[R]:
-        """What ``work`` makes of each item, in their order; the first error is raised once all have ended."""
+        """What ``work`` makes of each item, in their order; the first error ends it."""
         everything = list(items)
-        if len(everything) < 2:
-            return [work(item) for item in everything]
-        with ThreadPoolExecutor(min(most, len(everything))) as pool:
-            return list(pool.map(work, everything))
+        done = self._while_it_is_fast(work, everything) if len(everything) > _BLOCK else []
+        left = everything[len(done) :]
+        if len(left) < 2:
+            return done + [work(item) for item in left]
+        with ThreadPoolExecutor(min(most, len(left))) as pool:
+            return done + list(pool.map(work, left))
+
+    @staticmethod
+    def _while_it_is_fast(work: Callable[[T], R], items: list[T]) -> list[R]:
+        """The results of the first items, up to where somebody has to be waited for."""
+        done: list[R] = []
+        size = 1
+        while len(done) < len(items):
+            started = time.perf_counter()
+            done += [work(item) for item in items[len(done) : len(done) + size]]
+            slow = time.perf_counter() - started > size * _AT_ONCE_SECONDS
+            # The very first one may have had something to prepare.
+            if slow and len(done) >= _TRIED:
+                break
+            size = 1 if len(done) < _TRIED else _BLOCK
+        return done
 
     def every(self, seconds: float, work: Callable[[], object]) -> Callable[[], None]:
         """Do something again and again, each time so long after the last one had ended; what stops it.

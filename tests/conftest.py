@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 from hypothesis import settings
 
 from tests.fixture_tables import hudi_tables
@@ -11,3 +13,10 @@ __all__ = ["hudi_tables"]
 # A busy machine is no fault of the code.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+_SECONDS_TO_END = 120.0
+
+
+def pytest_unconfigure() -> None:
+    """Who hangs after the last test says where, and ends; pytest's own limit is for tests alone."""
+    faulthandler.dump_traceback_later(_SECONDS_TO_END, exit=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -17,18 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fault_injection.pyspark_jars import JAVA_OPTIONS, java, pyspark_jars
+from fault_injection.servers import Unavailable, cache_folder, free_port, stop
 from sparkrobust.errors import UnavailableError
 from sparkrobust.storage.contract import StorageFullError
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.patience import Patience
-from tests.servers import Unavailable, cache_folder, free_port, stop
 
 _ARTIFACT = "org.apache.hadoop:hadoop-client-minicluster"
 _NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 _DATANODES = ("datanode1", "datanode2")
-_JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _FETCH_SECONDS = 900
 _START_SECONDS = 120
 _ADMIN_SECONDS = 120
@@ -80,13 +79,6 @@ class HdfsServer:
         assert done.returncode == 0, done.stderr[-2000:]
 
 
-def _pyspark_jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise Unavailable("no HDFS for the tests: PySpark, whose jars it runs on, is not installed")
-    return Path(found.origin).parent / "jars"
-
-
 def _server_jar(jars: Path) -> Path:
     """What a server needs beside PySpark's jars, in their version of Hadoop."""
     versions = [jar.stem.removeprefix("hadoop-client-api-") for jar in jars.glob("hadoop-client-api-*.jar")]
@@ -117,21 +109,13 @@ def _fetch(artifact: str, jar: Path) -> None:
     shutil.rmtree(scratch)
 
 
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
-        raise Unavailable("no HDFS for the tests: there is no Java here")
-    return java
-
-
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[HdfsServer]:
     """An HDFS that keeps its blocks in a folder."""
-    jars = _pyspark_jars()
+    jars = pyspark_jars()
     conf = folder / "conf"
     path = os.pathsep.join([str(conf), str(_server_jar(jars)), f"{jars}/*"])
-    command = (_java(), *_JAVA_OPTIONS, f"-Dhadoop.log.dir={folder}", "-cp", path)
+    command = (java(), *JAVA_OPTIONS, f"-Dhadoop.log.dir={folder}", "-cp", path)
     for _ in range(5):  # somebody else may take the port before the NameNode does
         authority = f"127.0.0.1:{free_port()}"
         _configure(folder, authority)

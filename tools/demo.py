@@ -20,7 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkrobust as sr
-from tools.standalone import HOST, SMALL_JVM, StandaloneCluster, descendants, open_files
+from fault_injection.spark.class_archive import SMALL_JVM
+from fault_injection.spark.cluster import Cluster
+from fault_injection.spark.places import LOOPBACK
+from fault_injection.spark.processes import descendants, open_files
 
 ROWS = 400_000
 OPTIONS = {
@@ -31,8 +34,8 @@ OPTIONS = {
     "hoodie.datasource.write.hive_style_partitioning": "true",
 }
 CONF = {
-    "spark.driver.host": HOST,
-    "spark.driver.bindAddress": HOST,
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.memory": "700m",
     "spark.executor.memory": "700m",
     "spark.executor.extraJavaOptions": SMALL_JVM,
@@ -71,27 +74,25 @@ def rows(spark: SparkSession, first: int, end: int, version: int) -> DataFrame:
     )
 
 
-def kill_a_writer(cluster: StandaloneCluster, table: Path, stop: threading.Event) -> bool:
+def kill_a_writer(cluster: Cluster, table: Path, stop: threading.Event) -> bool:
     """Wait until an executor has a file of the table open for its rows, and kill it then and there."""
     while not stop.is_set():
         for executor in cluster.executors():
-            for process in descendants(executor):
+            for process in descendants(executor.pid):
                 mine = [
                     name
                     for name in open_files(process)
                     if name.startswith(f"{table}/") and ".parquet" in name
                 ]
                 if mine:
-                    os.kill(executor, signal.SIGKILL)
-                    say(f"SIGKILL to executor {executor}, which has {Path(mine[0]).name} open")
+                    os.kill(executor.pid, signal.SIGKILL)
+                    say(f"SIGKILL to executor {executor.id}, which has {Path(mine[0]).name} open")
                     return True
         time.sleep(0.001)
     return False
 
 
-def while_killing(
-    cluster: StandaloneCluster, table: Path, write: Callable[[], object]
-) -> tuple[object, bool]:
+def while_killing(cluster: Cluster, table: Path, write: Callable[[], object]) -> tuple[object, bool]:
     """Write, with the killer lying in wait."""
     stop, hits = threading.Event(), list[bool]()
     killer = threading.Thread(target=lambda: hits.append(kill_a_writer(cluster, table, stop)))
@@ -149,7 +150,7 @@ def verify(spark: SparkSession, table: Path) -> bool:
 def run(folder: Path) -> bool:
     """The whole show; whether all was as it must be."""
     table = folder / "table"
-    with StandaloneCluster(folder / "cluster") as cluster:
+    with Cluster(folder / "cluster", isolated=False, java=SMALL_JVM) as cluster:
         say(f"cluster at {cluster.url}: master and 2 workers, processes {', '.join(map(str, cluster.pids))}")
         builder = SparkSession.builder.master(cluster.url).appName("demo")
         for key, value in CONF.items():

@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fault_injection.faults import FAULTS
+from fault_injection.spark.comparison import results as compared
 from sparkrobust.core.guarantees import MODES, Promise, guarantees_of
 from sparkrobust.options import OPTIONS, READ_OPTIONS, REFUSED, SECTIONS, Kind, Option
 
 ROOT = Path(__file__).resolve().parent.parent
 GUARANTEES_FROM = (
-    "Written by `make docs` from `sparkrobust/core/guarantees.py` and `fault_injection/faults.py`."
+    "Written by `make docs` from `sparkrobust/core/guarantees.py`, `fault_injection/faults.py` and what "
+    "`fault_injection/spark/comparison` measured."
 )
 GENERATED = "written by `make docs` from sparkrobust/options"
 
@@ -165,6 +167,7 @@ def guarantees() -> str:
         "",
         "Simulated: `python -m fault_injection --seeds 0:20000`, or `--scenario` and a story's name.",
     ]
+    lines += compared.page(compared.Results.load(compared.RESULTS))
     return "\n".join(lines) + "\n"
 
 

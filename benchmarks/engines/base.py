@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +23,10 @@ COMMON_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.parquet.compression.codec": "snappy",
 }
+
+
+Write = Callable[[DataFrame, str, Mapping[str, str]], Any]
+"""Of rows, into a table, with options."""
 
 
 class Engine(ABC):
@@ -62,6 +66,10 @@ class Engine(ABC):
     def upsert(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
         """Replace rows by key and add those whose key is new."""
         raise NotImplementedError
+
+    def upsert_into(self, partition: str) -> Write:
+        """An upsert of rows that all lie in one partition, for an engine that has to be told."""
+        return self.upsert
 
     def delete(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
         """Delete the rows with these keys."""

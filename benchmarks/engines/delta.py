@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.engines.base import Engine
+from benchmarks.engines.base import Engine, Write
 
 SAME_KEY = "target.part = source.part AND target.id = source.id"
 
@@ -32,13 +33,24 @@ class Delta(Engine):
     def upsert(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
         self._merge(rows, table, "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
 
+    def upsert_into(self, partition: str) -> Write:
+        # Without the name it takes a merge for one that has read all partitions, and refuses those beside it.
+        only = f"target.part = '{partition}' AND {SAME_KEY}"
+
+        def upsert(rows: DataFrame, table: str, options: Mapping[str, str]) -> None:
+            action = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            self._merge(rows, table, action, only)
+
+        return upsert
+
     def delete(self, rows: DataFrame, table: str, options: Mapping[str, str]) -> Any:
         self._merge(rows, table, "WHEN MATCHED THEN DELETE")
 
-    def _merge(self, rows: DataFrame, table: str, action: str) -> None:
-        rows.createOrReplaceTempView("source")
+    def _merge(self, rows: DataFrame, table: str, action: str, same: str = SAME_KEY) -> None:
+        view = f"source_{threading.get_ident()}"
+        rows.createOrReplaceTempView(view)
         target = f"delta.`{self.path(table)}`"
-        rows.sparkSession.sql(f"MERGE INTO {target} target USING source ON {SAME_KEY} {action}")
+        rows.sparkSession.sql(f"MERGE INTO {target} target USING {view} source ON {same} {action}")
 
     def load(self, spark: SparkSession, table: str) -> DataFrame:
         return spark.read.format("delta").load(self.path(table))

@@ -29,6 +29,8 @@ class Writer:
     table: str
     operations: Mapping[str, str]
     options: Mapping[str, str] = field(default_factory=dict)
+    watched: bool = False
+    """Whether it is told for how long a commit holds the lock."""
     rows: int = 0
 
     def build(self, *, keys: int, part: str = ONE_PARTITION, tasks: int = 1) -> None:
@@ -41,7 +43,9 @@ class Writer:
         new = step != UPSERT
         key = self.rows if new else 0
         keys, operation = [key, key + 1], self.operations[step]
-        answer = self._ask(operation, keys=keys, part=part, profile=profile, version=self.rows)
+        answer = self._ask(
+            operation, keys=keys, part=part, profile=profile, watched=self.watched, version=self.rows
+        )
         self.rows += new
         return answer
 
@@ -60,9 +64,12 @@ class Writer:
         """Forget the table."""
         shutil.rmtree(self.bench.tables / self.engine / self.table, ignore_errors=True)
 
-    def _ask(self, operation: str, *, profile: bool = False, **rows: Any) -> dict[str, Any]:
+    def _ask(
+        self, operation: str, *, profile: bool = False, watched: bool = False, **rows: Any
+    ) -> dict[str, Any]:
         worker, options = self.bench.worker(self.engine), dict(self.options)
-        return worker.ask(operation, table=self.table, rows=rows, options=options, profile=profile)
+        asked = {"options": options, "profile": profile, "watched": watched}
+        return worker.ask(operation, table=self.table, rows=rows, **asked)
 
 
 def run_small(bench: Bench) -> None:

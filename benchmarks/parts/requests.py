@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.conductor import Bench, EngineError, WrongResultError
-from benchmarks.counting import CountingProxy, Request, counting_proxy
 from benchmarks.parts.one_row import ONE_PARTITION, OURS
+from fault_injection.proxy import Proxy, Request, proxy_before
 from tests.servers import S3Server, Unavailable, versitygw
 
 BULK = "bulk insert of new files, 8 to a task"
@@ -48,14 +48,14 @@ def run(bench: Bench) -> None:
     """Count a bulk insert and an upsert."""
     with TemporaryDirectory() as folder:
         try:
-            with versitygw(Path(folder)) as server, counting_proxy(server.endpoint) as proxy:
+            with versitygw(Path(folder)) as server, proxy_before(server.endpoint) as proxy:
                 (server.folder / _BUCKET).mkdir()
                 _count(bench, server, proxy)
         except Unavailable as error:
             raise EngineError(str(error)) from error
 
 
-def _count(bench: Bench, server: S3Server, proxy: CountingProxy) -> None:
+def _count(bench: Bench, server: S3Server, proxy: Proxy) -> None:
     tables = _Tables(bench, replace(server, endpoint=proxy.endpoint), server.folder / _BUCKET)
     found, files = {}, {}
     for tasks in (_FEW_TASKS, _MANY_TASKS):
@@ -107,16 +107,16 @@ class _Tables:
 
 def kind_of(request: Request) -> str:
     """What a request is for."""
-    key = request.key.partition("/")[2]
-    if "list-type" in request.query:
-        key = request.query.get("prefix", "").partition("/")[2]
+    key, asked = request.key.partition("/")[2], request.parameters
+    if "list-type" in asked:
+        key = asked.get("prefix", "").partition("/")[2]
         return f"LIST {'metadata' if key.startswith('.hoodie') else 'a folder'}"
-    if request.method == "POST" and "delete" in request.query:
+    if request.method == "POST" and "delete" in asked:
         return "DELETE many"
     kind = next(
         match.expand(name) for pattern, name in _KINDS if (match := re.fullmatch(pattern, key)) is not None
     )
-    if "uploads" in request.query or "uploadId" in request.query:
+    if "uploads" in asked or "uploadId" in asked:
         if kind != "data file":
             return f"upload of the {kind}"
         return "ABORT of an upload" if request.method == "DELETE" else OWN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.core.conflicts import Strategy
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.instant import WRITES, Action, State
@@ -54,6 +55,13 @@ class Told:
     outcome: str = "nothing"
     """``committed``, ``failed``, ``unknown``; ``nothing`` if its driver died first."""
     error: str = ""
+    driver: str = ""
+    rows: Mapping[str, str] = field(default_factory=dict)
+    """Key → what stands in its row, where rows are more than a number."""
+    replaces: bool = False
+    """It is an overwrite of the table."""
+    retry: bool = False
+    """Trying again was said to help."""
 
 
 @dataclass(kw_only=True)
@@ -73,6 +81,25 @@ class Settings:
     """Recoverers end writes whose heartbeat has not expired, too."""
     direct: bool = False
     """Tasks make their files visible themselves."""
+    sharing: Sharing | None = None
+    """The writers know of each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """How writers that know of each other go about it."""
+
+    lock_seconds: float = 4.0
+    """For how long a lock counts that is not renewed."""
+    strategy: Strategy = Strategy.START_TIME
+    early: bool = False
+    """Conflicts are looked for before anything is written."""
+    retries: int = 0
+    partitions: int = 1
+    shared_keys: float = 0.5
+    """How often a write has a key that others write, too."""
+    wrong_clocks: float = 0.0
+    """How often a driver's clock is an hour off, or set back by one."""
 
 
 class NoLock(TableLock):
@@ -106,6 +133,9 @@ class StageFailed(Exception):
 class Pipelines:
     """The users' pipelines, and what they were told."""
 
+    operation = OperationType.INSERT
+    schema = SCHEMA
+
     def __init__(self, world: World, storage: Callable[[], Storage], settings: Settings) -> None:
         self.world, self.storage, self.settings = world, storage, settings
         self.is_closed: Callable[[str], bool] = lambda folder: False
@@ -125,7 +155,16 @@ class Pipelines:
             lock = FileSystemLock(
                 storage, LOCK, expire_seconds=settings.lock_expires, clock=world.clock, ids=world.ids
             )
-        return Coordination(lock=lock, lock_seconds=4, pulse=Pulse(interval_ms=settings.pulse_ms), skew_ms=20)
+        return Coordination(lock=lock, lock_seconds=4, pulse=self.pulse, skew_ms=20)
+
+    @property
+    def pulse(self) -> Pulse:
+        return Pulse(interval_ms=self.settings.pulse_ms)
+
+    @property
+    def patience_ms(self) -> int:
+        """After so long whoever is dead is taken for it."""
+        return self.pulse.lifetime_ms
 
     # -- a write -----------------------------------------------------------------------------------------
 
@@ -133,7 +172,8 @@ class Pipelines:
         """A driver that writes once, and believes that no other one is alive."""
 
         def driver() -> Told:
-            told = Told(name=name)
+            running = self.world.running
+            told = Told(name=name, driver=running.name if running else "")
             self.told.append(told)
             try:
                 self._write(told)
@@ -141,7 +181,10 @@ class Pipelines:
             except CommitUnknownError as error:
                 told.outcome, told.error = "unknown", str(error)
             except (RobustWriteError, StageFailed) as error:
-                told.outcome, told.error = "failed", f"{type(error).__name__}: {error}"
+                # No two worlds have the same URL.
+                said = str(error).replace(self.storage().url, "the table")
+                told.outcome, told.error = "failed", f"{type(error).__name__}: {said}"
+                told.retry = getattr(error, "outcome", "") in ("Conflicted", "Retryable")
             return told
 
         return driver
@@ -149,10 +192,7 @@ class Pipelines:
     def _write(self, told: Told) -> None:
         table = self.open()
         self._takes_over(table)
-        chosen = self.world.choices.random
-        slots = chosen.randint(1, self.settings.most_slots)
-        bulk = self.world.choices.happens(self.settings.bulk)
-        transaction = Transaction(table, self._terms(table, told.name))
+        transaction, slots, bulk = self._planned(table, told)
         told.instant, told.nonce = transaction.time, transaction.folder.nonce
         try:
             transaction.begin(slots=None if bulk else slots)
@@ -174,13 +214,19 @@ class Pipelines:
         """What a driver does before it writes."""
         roll_back_failed_writes(table)
 
+    def _planned(self, table: HudiTable, told: Told) -> tuple[Transaction, int, bool]:
+        """A write by the table as it is now, how many slots it has, and whether that comes out at its end."""
+        slots = self.world.choices.random.randint(1, self.settings.most_slots)
+        bulk = self.world.choices.happens(self.settings.bulk)
+        return Transaction(table, self._terms(table, told.name)), slots, bulk
+
     def _terms(self, table: HudiTable, name: str) -> Terms:
         if not self.world.choices.happens(self.settings.overwrite):
-            return Terms(action=Action.COMMIT, operation=OperationType.INSERT, schema=SCHEMA)
+            return Terms(action=Action.COMMIT, operation=self.operation, schema=self.schema)
         return Terms(
             action=Action.REPLACE_COMMIT,
             operation=OperationType.INSERT_OVERWRITE_TABLE,
-            schema=SCHEMA,
+            schema=self.schema,
             replaces_table=True,
             new_properties={**table.config.values, MARK: name},
         )
@@ -204,9 +250,12 @@ class Pipelines:
         return plan
 
     def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
-        """Spark's part: tasks that are tried again, sometimes twice at once."""
         plan = self._plan(told, transaction, slots)
-        running = [_Task(self, told.name, plan, slot) for slot in range(slots)]
+        self.run_tasks(told, slots, lambda attempt: run_attempt(self, plan, attempt))
+
+    def run_tasks(self, told: Told, slots: int, run: Callable[[Attempt], SlotResult]) -> None:
+        """Spark's part: a task for each slot, which is tried again, and sometimes runs twice at once."""
+        running = [_Task(self, told.name, run, slot) for slot in range(slots)]
 
         def all_over() -> bool:
             over = [task.is_over() for task in running]  # each of them is looked after
@@ -224,7 +273,7 @@ class _Task:
 
     pipelines: Pipelines
     name: str
-    plan: WritePlan
+    run: Callable[[Attempt], SlotResult]
     slot: int
     attempts: list[Actor] = field(default_factory=list)
     result: SlotResult | None = None
@@ -251,9 +300,7 @@ class _Task:
         world = self.pipelines.world
         number = len(self.attempts)
         attempt = Attempt.of(self.slot, stage=0, ids=world.ids)
-        actor = world.spawn(
-            f"{self.name}.{self.slot}.{number}", lambda: run_attempt(self.pipelines, self.plan, attempt)
-        )
+        actor = world.spawn(f"{self.name}.{self.slot}.{number}", lambda: self.run(attempt))
         self.attempts.append(actor)
         self.pipelines.attempts.append(actor)
 

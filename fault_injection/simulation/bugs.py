@@ -17,8 +17,9 @@ from greenlet import getcurrent
 
 from fault_injection.simulation import actors
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
-from sparkrobust.coordinator import forward, rollback, transaction
+from sparkrobust.coordinator import conflicts, forward, locking, rollback, services, transaction
 from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.core import decision
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Fingerprint
@@ -295,3 +296,42 @@ def _a_turn_without_a_look(stack: ExitStack) -> None:
 def _a_turn_that_leaves_the_others(stack: ExitStack) -> None:
     """Who takes a turn does not delete the ones before."""
     _put(stack, CopyingStorage, "_outdo", lambda self, *lower: None)
+
+
+# -- many writers ------------------------------------------------------------------------------------------
+
+
+@_bug
+def _file_groups_are_not_compared(stack: ExitStack) -> None:
+    """A write commits whatever others have done to its file groups."""
+    _put(stack, transaction, "refuse_conflicts", lambda table, plan: None)
+
+
+@_bug
+def _keys_are_not_compared(stack: ExitStack) -> None:
+    """A key that another write has inserted meanwhile is inserted once more."""
+    _put(stack, KeyCheck, "refuse", lambda self: None)
+
+
+@_bug
+def _pending_plans_are_not_compared(stack: ExitStack) -> None:
+    """A write commits to a file group that a table service is going to change, or is about to."""
+    _put(stack, conflicts, "pending_candidates", lambda *how: iter(()))
+
+
+@_bug
+def _nobody_lives(stack: ExitStack) -> None:
+    """Whatever is pending has failed."""
+    _put(stack, rollback, "living", lambda table: frozenset())
+
+
+@_bug
+def _who_loses_the_lock_goes_on(stack: ExitStack) -> None:
+    """A driver that lost the lock while it slept, after its last look, decides all the same."""
+    _put(stack, locking, "_fence", lambda table, mine: None)
+
+
+@_bug
+def _executed_by_two(stack: ExitStack) -> None:
+    """Nobody asks whether another one executes the plan of a table service."""
+    _put(stack, services, "_refuse_if_alive", lambda table, plan: None)

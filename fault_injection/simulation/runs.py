@@ -19,8 +19,11 @@ from fault_injection.simulation.actors import (
     rollbacker,
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
+from fault_injection.simulation.row_audit import RowAuditor
 from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS, Scenario
 from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
+from fault_injection.simulation.services import Services
+from fault_injection.simulation.sharing import ManyWriters
 from fault_injection.simulation.stores import Bucket, SimulatedBucket, SimulatedCopies, SimulatedDisk
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.errors import RobustWriteError
@@ -84,21 +87,30 @@ def run(
     world.time_stands = story.time_stands
     storage, read = _store(world, story)
     make_table(storage, parse(_OPTIONS), world.clock, world.ids)
-    auditor = Auditor(storage, read, direct=story.settings.direct)
+    sharing, services = story.settings.sharing, None
+    if sharing is None:
+        pipelines = Pipelines(world, lambda: storage, story.settings)
+        auditor = Auditor(storage, read, direct=story.settings.direct)
+    else:
+        pipelines = many = ManyWriters(world, lambda: storage, story.settings, sharing)
+        services = Services(many)
+        auditor = RowAuditor(storage, read, many, services)
     auditor.look()
     world.look = auditor.look
-    pipelines = Pipelines(world, lambda: storage, story.settings)
     pipelines.is_closed = auditor.closed.__contains__
     report = Report(seed=seed, store=story.store)
     try:
-        _begin(world, pipelines, auditor, story)
+        for number in range(story.founders):
+            world.spawn(f"founder {number}", pipelines.write(f"founder {number}"))
+            world.run(steps=_STEPS_TO_END)
+        _begin(world, pipelines, services, auditor, story)
         # Writers, and others who take them for dead, while calls fail and processes die.
         world.rates = story.rates
         with contextlib.suppress(Stuck):
             world.run(steps=_STEPS_OF_CHAOS)
         report.steps_before_peace = world.steps
         world.planned = {}
-        _peace(world, pipelines)
+        _peace(world, pipelines, services)
         auditor.close(pipelines.told)
         _errors_of(world)
     except (Violation, Stuck) as violation:
@@ -123,7 +135,9 @@ def _store(world: World, story: Scenario) -> tuple[AnyStorage, Callable[[str], b
     return kind(world, bucket, f"s3a://{name}/table"), lambda path: bucket.objects[path][0]
 
 
-def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario) -> None:
+def _begin(
+    world: World, pipelines: Pipelines, services: Services | None, auditor: Auditor, story: Scenario
+) -> None:
     for number, (what, begins) in enumerate(story.actors, 1):
         name = f"{what} {number}"
         others = [actor for actor in world.actors if "archiver" not in actor.name]
@@ -135,6 +149,7 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             "foreign archiver": archiver(pipelines, own=False, announce=auditor.archived.add),
             "hudi": foreign_rollback(pipelines),
             "forget": forgets(pipelines),
+            **(services.by_name if services else {}),
         }[what]
         actor = world.spawn(name, function)
         actor.asleep = begins
@@ -154,12 +169,17 @@ def _begin(world: World, pipelines: Pipelines, auditor: Auditor, story: Scenario
             )
 
 
-def _peace(world: World, pipelines: Pipelines) -> None:
+def _peace(world: World, pipelines: Pipelines, services: Services | None) -> None:
     """No more faults: all come to their ends, then a write comes after them."""
     world.rates = Rates()
     for actor in world.actors:
         actor.asleep = 0
     world.run(steps=_STEPS_TO_END)
+    # Who is dead is taken for it by now.
+    world.ms += pipelines.patience_ms
+    if services is not None:
+        world.spawn("last executor", services.executor())
+        world.run(steps=_STEPS_TO_END)
     for number in range(2):
         last = world.spawn(f"last {number}", pipelines.write(f"last {number}"))
         world.run(steps=_STEPS_TO_END)

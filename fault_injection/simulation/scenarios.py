@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fault_injection.faults import Fault
-from fault_injection.simulation.actors import Settings
+from fault_injection.simulation.actors import Settings, Sharing
 from fault_injection.simulation.scheduler import Choices, Rates
+from sparkrobust.core.conflicts import Strategy
 
 STORES = {"disk": "publish", "bucket": "complete", "copy": "copy"}
 """The stores, and how a call begins that makes something visible."""
@@ -29,6 +30,8 @@ class Scenario:
     settings: Settings
     actors: tuple[tuple[str, int], ...]
     """What each does, and for how many steps it waits before."""
+    founders: int = 0
+    """How many writes have been there before, in peace."""
     time_stands: bool = False
     """The clock does not go on: a time may come again that the timeline knows no more."""
 
@@ -165,6 +168,108 @@ def same_time_again(choices: Choices) -> Scenario:
     )
 
 
+def many_writers(choices: Choices) -> Scenario:
+    """Writers that share a lock, spare who lives, and find their conflicts."""
+    among, between = choices.among, choices.random.randint
+    # Where nothing else goes wrong more of them come as far as to meet.
+    rates = _rates(choices) if choices.happens(0.6) else Rates()
+    settings = Settings(
+        speculation=among([0.0, 0.3]),
+        reuse=choices.happens(0.7),
+        overwrite=among([0.0, 0.0, 0.3]),
+        pulse_ms=among([300, 1000]),
+        even_alive=False,
+        sharing=Sharing(
+            lock_seconds=among([1.0, 4.0]),
+            strategy=among(list(Strategy)),
+            early=choices.happens(0.3),
+            retries=among([0, 1, 2]),
+            partitions=among([1, 1, 2]),
+            shared_keys=among([0.3, 1.0]),
+            wrong_clocks=among([0.0, 0.3]),
+        ),
+    )
+    latest = among([0, 100])
+    actors = [("writer", between(0, latest)) for _ in range(among([2, 3, 5]))]
+    for _ in range(among([0, 1, 2])):
+        actors.append((among(["rollback", "recover"]), between(0, 600)))
+    return Scenario(
+        store=among(list(STORES)),
+        rates=rates,
+        settings=settings,
+        actors=tuple(actors),
+        founders=among([0, 1, 3]),
+    )
+
+
+def one_new_key(choices: Choices) -> Scenario:
+    """Two writers insert the same new key; no file group tells them of each other."""
+    made = many_writers(choices)
+    sharing = Sharing(shared_keys=1.0, retries=choices.among([0, 1]), strategy=choices.among(list(Strategy)))
+    return replace(
+        made,
+        rates=Rates(sleepy=choices.among(["", "/decision", "complete", "walk"]), longest_freeze=200),
+        settings=replace(made.settings, overwrite=0.0, sharing=sharing),
+        founders=0,
+        actors=(("writer", 0), ("writer", choices.random.randint(0, 40))),
+    )
+
+
+def one_row(choices: Choices) -> Scenario:
+    """Several writers update the same row."""
+    made = many_writers(choices)
+    sharing = Sharing(
+        lock_seconds=10.0,
+        shared_keys=1.0,
+        early=choices.happens(0.3),
+        retries=choices.among([0, 2]),
+        strategy=choices.among(list(Strategy)),
+    )
+    return replace(
+        made,
+        rates=Rates(sleepy=choices.among(["", ".locks", "/gate", "walk"]), longest_freeze=60),
+        settings=replace(made.settings, overwrite=0.0, speculation=0.0, sharing=sharing),
+        founders=1,
+        actors=tuple(("writer", choices.random.randint(0, 30)) for _ in range(3)),
+    )
+
+
+def services(choices: Choices) -> Scenario:
+    """RFC-71's compaction, scheduled between the plan and the commit of a write; and clusterings."""
+    made, between = many_writers(choices), choices.random.randint
+    what = ["compaction", "compaction", "clustering", "removable clustering"]
+    actors = [(choices.among(what), between(0, 150)) for _ in range(choices.among([1, 2]))]
+    actors += [("executor", between(50, 400)) for _ in range(choices.among([0, 1, 2]))]
+    assert made.settings.sharing is not None
+    sharing = replace(made.settings.sharing, wrong_clocks=0.0, partitions=1)
+    return replace(
+        made,
+        settings=replace(made.settings, sharing=sharing),
+        founders=2,
+        actors=(*made.actors, *actors),
+    )
+
+
+def thieves(choices: Choices) -> Scenario:
+    """Writers fall asleep with the lock in their hands, and die when they have just taken it."""
+    made = many_writers(choices)
+    return replace(
+        made,
+        rates=Rates(
+            sleepy=choices.among(["/decision", ".commit", "/commit-", "complete .hoodie", ".locks"]),
+            longest_freeze=choices.among([200, 600]),
+            faults={Fault.KILLED_AFTER: choices.among([0.0, 0.01])},
+        ),
+        settings=replace(
+            made.settings,
+            overwrite=0.0,
+            speculation=0.0,
+            sharing=Sharing(lock_seconds=1.0, shared_keys=1.0, strategy=choices.among(list(Strategy))),
+        ),
+        actors=tuple(("writer", choices.random.randint(0, 60)) for _ in range(4)),
+    )
+
+
 SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "any": drawn,
     "sleepers-decide": sleepers_decide,
@@ -172,6 +277,11 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "late-tasks": late_tasks,
     "source-left-behind": source_left_behind,
     "same-time-again": same_time_again,
+    "many-writers": many_writers,
+    "one-new-key": one_new_key,
+    "one-row": one_row,
+    "services": services,
+    "thieves": thieves,
 }
 
 

@@ -127,6 +127,10 @@ class SimulatedDisk(SimulatedStorage):
         """What is there, and its size; no turn."""
         return {path: len(found.data) for path, found in self.memory._space.objects.items()}
 
+    def modified_ms(self, path: str) -> int:
+        """When it was put; no turn."""
+        return self.memory._space.objects[path].modified_ms
+
     def read(self, path: str) -> bytes:
         return self._turn("read", path, lambda: self.memory.read(path))
 
@@ -239,6 +243,9 @@ class SimulatedObjects(SimulatedStorage):
 
     def paths(self) -> dict[str, int]:
         return {path: len(found[0]) for path, found in self.bucket.objects.items()}
+
+    def modified_ms(self, path: str) -> int:
+        return self.bucket.objects[path][2]
 
     def _object(self, path: str) -> tuple[bytes, int, int]:
         found = self.bucket.objects.get(checked(path))
@@ -426,6 +433,3 @@ class StagedBytes(StagedWriter):
     def close(self) -> None:
         self.discard()
         super().close()
-
-    def __del__(self) -> None:
-        """Nothing: a dead process discards nothing, whenever its memory is collected."""

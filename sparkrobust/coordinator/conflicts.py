@@ -2,56 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 
+from sparkrobust.coordinator.heartbeat import living
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.instant import Instant, InstantTime
-from sparkrobust.core.markers import Terms
-from sparkrobust.core.names import WRITE_ID, ControlFolder
-from sparkrobust.core.write_status import WriteStat
-from sparkrobust.errors import ConflictError
-from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
+from sparkrobust.core.conflicts import (
+    Begun,
+    Conflict,
+    FileGroup,
+    Taken,
+    Work,
+    completed_candidates,
+    find_conflicts,
+    pending_candidates,
+    work_of,
+)
+from sparkrobust.core.instant import Instant, InstantTime, State
+from sparkrobust.core.names import WRITE_ID, WRITER, ControlFolder, instant_file
+from sparkrobust.errors import ConflictError, RobustWriteError
+from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from sparkrobust.storage.contract import NotFoundError
+
+SERVICE_CONFLICT = "conflict-with-service"
+"""The kind of a conflict that trying again does not get past: the table service has to be run, or ended."""
+_SHOWN = 3
+"""Of each conflict's file groups, and of the conflicts."""
 
 
-def refuse_conflicts(
-    table: HudiTable,
-    folder: ControlFolder,
-    terms: Terms,
-    stats: Collection[WriteStat],
-    *,
-    seen: AbstractSet[InstantTime],
-) -> None:
-    """``ConflictError`` if another write has changed what this one was planned from.
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a write is about to do, and what it was planned from."""
 
-    Parameters
-    ----------
-    seen
-        The completed writes that it was planned with.
+    folder: ControlFolder
+    groups: frozenset[FileGroup] | None
+    """The file groups that it changes; ``None``: all that there are."""
+    begun: Begun
+    seen: frozenset[InstantTime] | None = None
+    """The completed writes that it was planned with, where its driver is the one that planned it."""
+
+
+def refuse_conflicts(table: HudiTable, plan: Plan) -> None:
+    """``ConflictError`` if another instant stands in the way; to be called under the lock, after a reload."""
+    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, _candidates(table, plan))))
+
+
+def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
+    """The same before anything was written, and without the lock.
+
+    A write that began before this one and lives goes first, so what it says that it is going to change
+    stands in the way as well.
     """
-    mine = {(stat.partition_path or "", stat.file_id) for stat in stats if stat.prev_base_file}
-    for other in table.timeline.completed_writes:
-        if other.time in seen and (other.completion or other.time) < folder.instant:
-            continue
-        metadata = table.commit(other)
-        theirs = {(stat.partition_path or "", stat.file_id) for stat in metadata.write_stats}
-        if isinstance(metadata, ReplaceCommitMetadata):
-            replaced = metadata.partition_to_replace_file_ids.items()
-            theirs |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
-        if mine & theirs or terms.replaces_table:
-            raise ConflictError(
-                f"{other} was completed while this write ran, and changed "
-                f"{len(mine & theirs) or 'the'} file groups that it was made from",
-                instant=folder.instant,
-                path=table.storage.url,
-                outcome="Conflicted",
-                hint="write again: it starts from the table as it is now; run one writer at a time",
-            )
+    table.reload()
+    alive = living(table)
+    running = [
+        other
+        for other in table.timeline.pending
+        if work_of(other) is Work.INGESTION and other.time < plan.folder.instant and other.time in alive
+    ]
+    candidates = [*_candidates(table, plan), *running]
+    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, candidates)))
 
 
-def find_write(table: HudiTable, write_id: str) -> Instant | None:
-    """The completed write of this id, if the active timeline has one."""
-    for instant in reversed(table.timeline.completed_writes):
+def completed_since(table: HudiTable, plan: Plan) -> list[Instant]:
+    """The completed writes that a plan can't have known."""
+    timeline, seen = table.timeline, plan.seen
+    if seen is None:
+        return list(completed_candidates(table.coordination.strategy, timeline.completed_writes, plan.begun))
+    # Whatever clocks say: what was not there is not known.  And what was there had been completed by then, so
+    # only one that was pending too is asked about: by its time, which may be another action's.
+    unseen = timeline.completed_times - seen
+    pending = timeline.completed_at(seen & plan.begun.pending)
+    return [
+        *completed_candidates(table.coordination.strategy, pending, plan.begun),
+        *timeline.completed_at(unseen),
+    ]
+
+
+def _candidates(table: HudiTable, plan: Plan) -> list[Instant]:
+    pending = pending_candidates(table.timeline, Work.INGESTION, plan.folder.instant)
+    return [*completed_since(table, plan), *pending]
+
+
+def _taken(table: HudiTable, candidates: list[Instant]) -> Iterator[Taken]:
+    for other in candidates:
+        if work_of(other) is not Work.INGESTION:
+            groups = frozenset(table.groups_in_plan(other))
+            yield Taken(instant=other, groups=groups, by=f"a pending {other.action.value}")
+        elif other.pending:
+            yield _of_commit(other, _workload(table, other))
+        else:
+            yield _of_commit(other, table.commit(other))
+
+
+def _workload(table: HudiTable, pending: Instant) -> CommitMetadata:
+    """What a write says that it is going to do: nothing, if it was requested only, or is a bulk insert."""
+    path = instant_file(replace(pending, state=State.INFLIGHT))
+    try:
+        return CommitMetadata.from_bytes(table.storage.read(path), path=path)
+    except NotFoundError:
+        return CommitMetadata()
+
+
+def _of_commit(instant: Instant, metadata: CommitMetadata) -> Taken:
+    groups = {(stat.partition_path or "", stat.file_id) for stat in metadata.write_stats if stat.file_id}
+    if isinstance(metadata, ReplaceCommitMetadata):
+        replaced = metadata.partition_to_replace_file_ids.items()
+        groups |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
+    by = metadata.operation_type.value.lower() if metadata.operation_type else "a write"
+    if WRITER in metadata.extra_metadata:
+        by += f" by {metadata.extra_metadata[WRITER]}"
+    return Taken(instant=instant, groups=frozenset(groups), by=by)
+
+
+def _refuse(table: HudiTable, plan: Plan, conflicts: list[Conflict]) -> None:
+    if not conflicts:
+        return
+    services = [one for one in conflicts if work_of(one.other.instant) is not Work.INGESTION]
+    more = f", and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
+    told = "; ".join(_told(one) for one in islice(conflicts, _SHOWN)) + more
+    raise _error(table, plan, told, with_service=bool(services))
+
+
+def conflict(
+    table: HudiTable, plan: Plan, other: Instant, metadata: CommitMetadata, what_it_did: str
+) -> ConflictError:
+    """The error for a completed write that stands in the way by something else than a file group."""
+    return _error(
+        table, plan, f"{other}, {_of_commit(other, metadata).by}, {what_it_did}", with_service=False
+    )
+
+
+def _error(table: HudiTable, plan: Plan, told: str, *, with_service: bool) -> ConflictError:
+    return ConflictError(
+        f"the write {plan.folder.instant} was planned without knowing what others do: {told}",
+        instant=plan.folder.instant,
+        path=table.storage.url,
+        outcome="Conflicted",
+        kind=SERVICE_CONFLICT if with_service else "conflict",
+        hint="a retry helps when the table service is completed or rolled back"
+        if with_service
+        else "a retry helps: it starts from the table as it is now; "
+        "hoodie.write.num.retries.on.conflict.failures lets a write try again by itself",
+    )
+
+
+def _told(conflict: Conflict) -> str:
+    groups = [f"{partition or '.'}/{file_id}" for partition, file_id in conflict.groups]
+    if not groups:
+        return f"{conflict.other.instant}, {conflict.other.by}, changes the table"
+    shown = ", ".join(groups[:_SHOWN]) + (", …" if len(groups) > _SHOWN else "")
+    count = f"{len(groups)} file group{'s' if len(groups) > 1 else ''}"
+    return f"{conflict.other.instant}, {conflict.other.by}, changes {count} that it changes too: {shown}"
+
+
+def read_ahead(table: HudiTable, plan: Plan) -> None:
+    """What the others have done is remembered: who has the lock need not read it, while more others wait."""
+    for other in completed_since(table, plan):
+        with suppress(RobustWriteError):  # who needs it is told
+            table.commit(other)
+
+
+def find_write(table: HudiTable, write_id: str, besides: Set[InstantTime] = frozenset()) -> Instant | None:
+    """The completed write of this id, if the active timeline has one, besides those of which it is known."""
+    for instant in reversed(table.timeline.completed_at(table.timeline.completed_times - besides)):
         if table.commit(instant).extra_metadata.get(WRITE_ID) == write_id:
             return instant
     return None

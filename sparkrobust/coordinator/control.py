@@ -17,9 +17,14 @@ from sparkrobust.core import decision as decisions
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
-from sparkrobust.core.names import ControlFolder, heartbeat_file, marker_folder
+from sparkrobust.core.names import COMMITTING, ControlFolder, heartbeat_file, marker_folder
 from sparkrobust.core.written import StagedFile, WrittenFile
-from sparkrobust.errors import CorruptTableError, FencedError, UnavailableError
+from sparkrobust.errors import (
+    CorruptTableError,
+    FencedError,
+    RobustWriteError,
+    UnavailableError,
+)
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
     NotFoundError,
@@ -27,6 +32,11 @@ from sparkrobust.storage.contract import (
     StorageFullError,
 )
 
+SHARED_LOCK = (
+    "give all writers the same lock provider, "
+    "and hoodie.write.concurrency.mode=optimistic_concurrency_control"
+)
+"""What helps a write that was taken for dead."""
 _READERS = 16
 _MARKERS_AT_ONCE = 1024
 _LOOKS = 5
@@ -51,7 +61,7 @@ class Control:
         storage, folder = self.storage, self.folder
         storage.make_staging(folder.staging)
         storage.make_folder(folder.completions)
-        storage.make_folder(marker_folder(folder.instant))
+        storage.make_marks(marker_folder(folder.instant))
         try:
             self._put(folder.gate, gate.render(Kind.GATE, folder.nonce))
         except NotFoundError as error:
@@ -89,7 +99,7 @@ class Control:
             f"the write {self.folder.instant} was given up by another writer; it committed nothing",
             instant=self.folder.instant,
             path=self.storage.url,
-            hint="run one writer at a time, or give all the same lock provider",
+            hint=SHARED_LOCK,
         )
 
     # -- what is done ------------------------------------------------------------------------------------
@@ -226,6 +236,19 @@ class Control:
             return False
         return True
 
+    def put_committing(self) -> None:
+        """Under the lock: say that a decision is about to be put.
+
+        Who gets the lock while this still stands knows that it was lost by who had it, however that came.
+        """
+        self.storage.make_folder(COMMITTING)
+        self._put(self.folder.committing, b"")
+
+    def remove_committing(self) -> None:
+        """It is certain how the write ends, or that its driver puts no commit any more."""
+        with contextlib.suppress(RobustWriteError):  # who has the lock next looks, and removes it
+            self.storage.delete(self.folder.committing)
+
     # -- the end -----------------------------------------------------------------------------------------
 
     def revoke(self) -> None:
@@ -248,8 +271,7 @@ class Control:
             # The gate first: what is listed after that has every finalize marker that was put by who found
             # the gate; a commit could follow on one that is still there when the decision is gone.
             storage.delete(folder.gate)
-            for info in list(storage.walk(folder.path)):
-                if info.path != folder.decision:
-                    storage.delete(info.path)
+            found = (info.path for info in storage.walk(folder.path))
+            storage.delete_all([path for path in found if path != folder.decision])
         storage.delete_tree(folder.path)
         storage.delete(heartbeat_file(folder.instant))

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkrobust.core.conflicts import Strategy
 from sparkrobust.core.heartbeat import Pulse
-from sparkrobust.core.names import HOODIE
-from sparkrobust.options import LockProvider, WriteOptions
+from sparkrobust.core.names import LOCK_FILE
+from sparkrobust.options import FailedWritesPolicy, LockProvider, WriteOptions
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock
 from sparkrobust.storage.resolve import storage_for
+from sparkrobust.storage.storage_lock import StorageLock
+from sparkrobust.storage.zookeeper_lock import ZooKeeperLock
 from sparkrobust.world import Clock, Ids
 
 
@@ -24,6 +27,11 @@ class Coordination:
     pulse: Pulse = field(default_factory=Pulse)
     skew_ms: int = 200
     """How much the clocks of hosts may differ that share a lock."""
+    strategy: Strategy = Strategy.START_TIME
+    """How the writes are found that may stand in the way of one."""
+    failed_writes: FailedWritesPolicy = FailedWritesPolicy.EAGER
+    rollback_delay_ms: int = 60 * 60_000
+    """The age at which the plan of a table service may be rolled back that is removed then."""
 
 
 def coordination_of(options: WriteOptions, storage: Storage, clock: Clock, ids: Ids) -> Coordination:
@@ -33,15 +41,37 @@ def coordination_of(options: WriteOptions, storage: Storage, clock: Clock, ids: 
         lock_seconds=options.lock_wait_ms / 1000,
         pulse=Pulse(interval_ms=options.heartbeat_interval_ms, tolerable_misses=options.heartbeat_misses),
         skew_ms=options.clock_skew_ms,
+        strategy=Strategy(options.conflict_strategy.value),
+        failed_writes=options.failed_writes_policy,
+        rollback_delay_ms=options.rollback_delay_minutes * 60_000,
     )
 
 
 def _lock(options: WriteOptions, storage: Storage, clock: Clock, ids: Ids) -> TableLock:
     if options.lock_provider is LockProvider.IN_PROCESS:
         return InProcessLock(storage.url, clock, ids)
+    if options.lock_provider is LockProvider.STORAGE:
+        return StorageLock(
+            storage,
+            validity_seconds=options.lock_validity_seconds,
+            renew_seconds=options.lock_renew_seconds,
+            clock=clock,
+            ids=ids,
+        )
+    if options.lock_provider is LockProvider.ZOOKEEPER:
+        assert options.zookeeper_hosts and options.zookeeper_base and options.zookeeper_key
+        hosts = [host.strip() for host in options.zookeeper_hosts.split(",")]
+        return ZooKeeperLock(
+            ",".join(host if ":" in host else f"{host}:{options.zookeeper_port}" for host in hosts),
+            f"{options.zookeeper_base.rstrip('/')}/{options.zookeeper_key}",
+            session_seconds=options.zookeeper_session_ms / 1000,
+            connect_seconds=options.zookeeper_connect_ms / 1000,
+            clock=clock,
+            ids=ids,
+        )
     expire = 60 * options.lock_file_expire_minutes or None
     if options.lock_file_folder is None:
-        return FileSystemLock(storage, f"{HOODIE}/lock", expire_seconds=expire, clock=clock, ids=ids)
+        return FileSystemLock(storage, LOCK_FILE, expire_seconds=expire, clock=clock, ids=ids)
     elsewhere = storage_for(options.lock_file_folder, options.storage)
     elsewhere.make_folder("")
     return FileSystemLock(elsewhere, "lock", expire_seconds=expire, clock=clock, ids=ids)

@@ -51,11 +51,11 @@ def look(table: HudiTable, folder: ControlFolder, action: Action) -> Ending | No
     if found is not None and found.state is State.INFLIGHT:
         return None
     if table.timeline.is_past(folder.instant):
-        return Ending.GIVEN_UP if _was_rolled_back(table, folder.instant) else Ending.OUT_OF_SIGHT
+        return Ending.GIVEN_UP if was_rolled_back(table, folder.instant) else Ending.OUT_OF_SIGHT
     return Ending.GIVEN_UP
 
 
-def _was_rolled_back(table: HudiTable, time: str) -> bool:
+def was_rolled_back(table: HudiTable, time: str) -> bool:
     """Whether a rollback on the active timeline says so of a write that the timeline shows no more."""
     for rollback in table.timeline.instants:
         if rollback.action is Action.ROLLBACK and not rollback.pending and rollback.time > time:

@@ -73,11 +73,23 @@ class Heartbeat:
             self._stop = None
 
 
+def living(table: HudiTable) -> frozenset[str]:
+    """The instants whose writers have a heartbeat that has not expired."""
+    if not table.storage.list(HEARTBEATS)[0]:
+        return frozenset()
+    # The time comes first: who slept after its look would take a beat that is renewed for one that is old.
+    now, pulse = time_of(table.storage, table.ids), table.coordination.pulse
+    beats, _ = table.storage.list(HEARTBEATS)
+    return frozenset(beat.path.rpartition("/")[2] for beat in beats if pulse.is_alive(beat.modified_ms, now))
+
+
 def seconds_since(table: HudiTable, instant: InstantTime) -> float | None:
     """The age of a writer's heartbeat, if it has not expired."""
+    if table.storage.stat(heartbeat_file(instant)) is None:
+        return None
+    now = time_of(table.storage, table.ids)  # first, as above
     found = table.storage.stat(heartbeat_file(instant))
     if found is None:
         return None
-    now = time_of(table.storage, table.ids)
     alive = table.coordination.pulse.is_alive(found.modified_ms, now)
     return max(0, now - found.modified_ms) / 1000 if alive else None

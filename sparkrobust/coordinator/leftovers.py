@@ -6,7 +6,10 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from sparkrobust.core.names import (
+    COMMITTING,
     HEARTBEATS,
+    MARKER_LIST,
+    MARKER_LISTS_SAY,
     ROBUST,
     TEMP,
     ControlFolder,
@@ -18,22 +21,18 @@ from sparkrobust.core.written import uploads
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.storage.contract import NotFoundError, Storage
 
-_SERVER_MARKERS = "MARKERS"
-_SERVER_MARKERS_TYPE = "MARKERS.type"
-
 
 def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerType]]:
     """The data files that a write marked, in either of Hudi's two ways of marking."""
     folder = marker_folder(instant)
     files = [info.path.removeprefix(f"{folder}/") for info in storage.walk(folder)]
-    if _SERVER_MARKERS_TYPE in files:
-        # Written by Hudi's timeline server: all marks stand as lines in a few files.
-        lists = (name for name in files if name.startswith(_SERVER_MARKERS) and name != _SERVER_MARKERS_TYPE)
-        names: Iterator[str] = (
-            line for name in lists for line in _text(storage, f"{folder}/{name}").splitlines()
-        )
-    else:
-        names = iter(files)
+    names = files
+    if MARKER_LISTS_SAY in files:
+        # As Hudi's timeline server writes them: marks stand as lines in a few files.  Ours that no line
+        # can hold stand beside them.
+        lists = [name for name in files if name.startswith(MARKER_LIST) and name != MARKER_LISTS_SAY]
+        names = [line for name in lists for line in _text(storage, f"{folder}/{name}").split("\n")]
+        names += [name for name in files if "/" in name]
     for name in names:
         mark = parse_begin_marker(name)
         if mark is not None:
@@ -57,6 +56,12 @@ def ours(storage: Storage) -> tuple[list[ControlFolder], list[str]]:
     files, folders = storage.list(ROBUST)
     controls = [found for path in folders if (found := ControlFolder.parse(path)) is not None]
     return controls, [info.path for info in files]
+
+
+def committing(storage: Storage) -> list[ControlFolder]:
+    """The writes that are about to be committed, by who has the table's lock, or had it."""
+    names = storage.names(COMMITTING)
+    return [found for name in names if (found := ControlFolder.parse(name)) is not None]
 
 
 def marked_instants(storage: Storage) -> list[str]:

@@ -1,9 +1,12 @@
 """What is done under the table's lock, and what has to be done first by who gets it.
 
-Whoever takes a lock that had expired can't know whether its last holder only sleeps.  So that holder's
-write is ended first, by the one object that decides: ``ABORT`` is put, or the write is finished if
-``COMMIT`` stands.  And whoever commits first finishes the writes of others that were decided and
-not finished, since what they are going to change it has to know.
+A lock can be lost while its holder sleeps: it expires, its session ends, somebody deletes its file.  Who
+gets it then can't know, and may not be told even whose it was.  So who is about to commit leaves a mark;
+whoever has the lock, and finds one of another, ends that write first by the one object that decides:
+``ABORT`` is put, or the write is finished if ``COMMIT`` stands.  A holder that wakes up finds it so.
+
+And whoever commits first finishes the writes of others that were decided and not finished, since what they
+are going to change it has to know.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import roll_forward
-from sparkrobust.coordinator.leftovers import control_folders
+from sparkrobust.coordinator.leftovers import committing, control_folders
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.names import ControlFolder
@@ -22,8 +25,15 @@ from sparkrobust.storage.locks import Grip
 
 
 @contextmanager
-def locked(table: HudiTable, owner: str) -> Iterator[Grip]:
+def locked(table: HudiTable, owner: str, *, of: ControlFolder | None = None) -> Iterator[Grip]:
     """Hold the table's lock in the block.
+
+    Parameters
+    ----------
+    owner
+        What the lock is told.
+    of
+        The write for which it is taken, if it is for one.
 
     Raises
     ------
@@ -34,8 +44,8 @@ def locked(table: HudiTable, owner: str) -> Iterator[Grip]:
     grip = coordination.lock.acquire(owner, seconds=coordination.lock_seconds)
     taken = table.clock.elapsed()
     try:
-        if grip.taken_from:
-            _fence(table, grip.taken_from)
+        if coordination.lock.shared:
+            _fence(table, of)
         yield grip
         if coordination.lock.shared:
             # A time that was taken in here is over on every host's clock before another is taken.
@@ -47,16 +57,17 @@ def locked(table: HudiTable, owner: str) -> Iterator[Grip]:
             grip.release()
 
 
-def _fence(table: HudiTable, owner: str) -> None:
-    nonce = named.nonce if (named := ControlFolder.parse(owner)) else None
-    for folder in control_folders(table.storage):
-        if folder.nonce != nonce:
+def _fence(table: HudiTable, mine: ControlFolder | None) -> None:
+    """End the writes of those who are about to commit, and have lost the lock that this driver has."""
+    for folder in committing(table.storage):
+        if folder == mine:
             continue
         control = Control(table, folder)
         with suppress(FencedError):  # that write has ended, and was cleaned away
-            decided = control.give_up("the lock that it held had expired")
+            decided = control.give_up("it lost the table's lock")
             if isinstance(decided, Commit):
                 roll_forward(table, control, decided)
+        control.remove_committing()
 
 
 def finish_undone(table: HudiTable, mine: ControlFolder) -> None:

@@ -64,12 +64,13 @@ def make_partitions(table: HudiTable, new: Iterable[str], instant: InstantTime) 
     now = datetime.fromtimestamp(table.clock.now_ms() / 1000, timezone.utc)
 
     def make(partition: str) -> None:
-        table.storage.make_folder(partition)
         content = PartitionMetadata.of_partition(partition, instant).render(now)
         with contextlib.suppress(AlreadyExistsError):  # another writer's says the same
             table.storage.put_if_absent(joined(partition, PARTITION_METADATA), content)
 
-    table.hands.map(make, new, most=_MOST_AT_ONCE)
+    wanted = list(new)
+    table.storage.make_folders(wanted)
+    table.hands.map(make, wanted, most=_MOST_AT_ONCE)
 
 
 def refuse_nested(partitions: Collection[str]) -> None:

@@ -1,4 +1,5 @@
-"""Rolling back failed writes, as Hudi's EAGER policy does: before each write, everything pending.
+"""Rolling back failed writes, in two steps (RFC-79): under the lock each that has failed gets a plan; then,
+without it, every plan that is pending is carried out, whoever has made it.
 
 The plan comes from the begin markers; what is done, in which order, and what is written down is
 Hudi's, so that Hudi can finish a rollback that we began and we one of Hudi's.  Each step may be
@@ -14,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sparkrobust.coordinator.control import Control
-from sparkrobust.coordinator.forward import Ending, roll_forward, tidy_up
+from sparkrobust.coordinator.forward import Ending, roll_forward, tidy_up, was_rolled_back
+from sparkrobust.coordinator.heartbeat import living
 from sparkrobust.coordinator.leftovers import (
     begin_markers,
     control_folders,
@@ -25,13 +27,23 @@ from sparkrobust.coordinator.leftovers import (
 )
 from sparkrobust.coordinator.locking import locked
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.times import next_time
+from sparkrobust.coordinator.times import age_ms, next_time
+from sparkrobust.core.conflicts import work_of
 from sparkrobust.core.decision import Abort, Commit
+from sparkrobust.core.failed_writes import Fate, Pending, fate_of
 from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
-from sparkrobust.core.names import BaseFileName, MarkerType, heartbeat_file, instant_file, marker_folder
+from sparkrobust.core.names import (
+    REMOVABLE,
+    BaseFileName,
+    MarkerType,
+    heartbeat_file,
+    instant_file,
+    marker_folder,
+)
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import ConflictError, CorruptTableError, FencedError, UnsupportedTableError
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
+from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
 
@@ -47,34 +59,94 @@ def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     -------
     The writes that were rolled back; those whose commit was decided are finished instead.
     """
+    failed = _failed(table)
+    for instant in failed:
+        # What is decided is no failed write; nor can it be finished under a lock that is held already.
+        finish_decided(table, _controls(table, instant.time))
+    if failed:
+        _schedule_rollbacks(table)
     half_done = [i for i in table.timeline.pending if i.action is Action.ROLLBACK]
-    for instant in half_done:
-        _finish(table, instant)
-    if half_done:
-        table.reload()
-    failed = [i for i in table.timeline.pending if i.action in WRITES]
-    undone = [instant for instant in failed if roll_back(table, instant, "its driver is gone")]
+    undone = [write for rollback in half_done if (write := _finish(table, rollback)) is not None]
     _sweep(table)
     return undone
 
 
+def _schedule_rollbacks(table: HudiTable) -> None:
+    """Step 1: under the lock, a plan for every pending instant that has failed and has none."""
+    with locked(table, "scheduling of rollbacks") as grip:
+        table.reload()
+        targets = pending_targets(table)
+        for instant in _failed(table):
+            if instant.time in targets:
+                continue
+            if not grip.is_held():
+                break  # it sees to the others who has the lock now
+            requested, _ = _scheduled(table, instant)
+            reached(Point.ROLLBACK_PLANNED, instant=instant.time, rollback=requested.time)
+        table.reload()
+
+
+def pending_targets(table: HudiTable) -> set[str]:
+    """The instants that a pending rollback is to undo."""
+    return set(_pending_plans(table))
+
+
+def _pending_plans(table: HudiTable) -> dict[str, tuple[Instant, RollbackPlan]]:
+    """The pending rollbacks, by what they are to undo."""
+    rollbacks = [i for i in table.timeline.pending if i.action is Action.ROLLBACK]
+    plans = [(rollback, plan) for rollback in rollbacks if (plan := _plan_of(table, rollback)) is not None]
+    return {plan.instant_to_rollback.commit_time: (rollback, plan) for rollback, plan in plans}
+
+
+def _failed(table: HudiTable) -> list[Instant]:
+    """The pending instants that are to be rolled back."""
+    policy, delay_ms = table.coordination.failed_writes, table.coordination.rollback_delay_ms
+    eager, never = policy is FailedWritesPolicy.EAGER, policy is FailedWritesPolicy.NEVER
+    pending = [instant for instant in table.timeline.pending if work_of(instant) is not None]
+    is_asked = not eager or any(instant.action not in WRITES for instant in pending)
+    alive = living(table) if pending and is_asked else frozenset()
+
+    def fate(instant: Instant) -> Fate:
+        known = _known(table, instant, alive=instant.time in alive)
+        return fate_of(known, eager=eager, never=never, delay_ms=delay_ms)
+
+    return [instant for instant in pending if fate(instant) is Fate.ROLLED_BACK]
+
+
+def _known(table: HudiTable, instant: Instant, *, alive: bool) -> Pending:
+    if instant.action in WRITES:
+        return Pending(service=False, alive=alive)
+    return Pending(
+        service=True,
+        removable=table.plan_says(instant, REMOVABLE) == "true",
+        alive=alive,
+        age_ms=age_ms(table.clock, table.config, instant.time),
+    )
+
+
 def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
     """End one pending write: ``False`` if its commit was decided, and so it was finished."""
-    if failed.action is Action.DELTA_COMMIT:
-        raise UnsupportedTableError(f"{failed} is of a merge-on-read table", instant=failed.time)
     controls = _controls(table, failed.time)
     if finish_decided(table, controls):
         return False
     with locked(table, _owner(failed.time)):
         if table.coordination.lock.shared:
             table.reload()
-        plan = _plan(table, failed)
-        requested = _schedule(table, plan)
+        if _is_rolled_back(table, failed.time, failed.action):
+            return True
+        requested, plan = _pending_plans(table).get(failed.time) or _scheduled(table, failed)
     reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=requested.time)
     return _execute(table, requested, plan, reason)
 
 
-def _schedule(table: HudiTable, plan: RollbackPlan) -> Instant:
+def _is_rolled_back(table: HudiTable, time: str, action: Action) -> bool:
+    """Whether others have rolled the write back, and are done with it."""
+    return table.timeline.find(time, action) is None and was_rolled_back(table, time)
+
+
+def _scheduled(table: HudiTable, failed: Instant) -> tuple[Instant, RollbackPlan]:
+    """A rollback that has been requested just now."""
+    plan = _plan(table, failed)
     for _ in range(_TRIES):
         time = next_time(table.clock, table.config, table.timeline.newest_time)
         requested = Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED)
@@ -83,7 +155,7 @@ def _schedule(table: HudiTable, plan: RollbackPlan) -> Instant:
         except AlreadyExistsError:
             table.reload()  # another driver was faster by less than a millisecond
             continue
-        return requested
+        return requested, plan
     raise ConflictError(
         f"{_TRIES} times another driver took the instant for a rollback",
         path=table.storage.url,
@@ -119,6 +191,7 @@ def finish_decided(table: HudiTable, controls: Iterable[Control]) -> bool:
 
 def _sweep(table: HudiTable) -> None:
     """Remove what ended writes left, whose drivers died before they had cleaned up."""
+    spares = table.coordination.failed_writes is not FailedWritesPolicy.EAGER
     storage = table.storage
     (folders, files), marked, beats = ours(storage), marked_instants(storage), heartbeats(storage)
     for path in files:
@@ -128,6 +201,9 @@ def _sweep(table: HudiTable) -> None:
     # After the listings: what is begun since then is pending by now.
     table.reload()
     pending = {instant.time for instant in table.timeline.pending}
+    if spares:
+        # Others may be about to request what they have a heartbeat and a gate for.
+        pending |= {InstantTime(time) for time in living(table) if time.isdigit()}
     for folder in folders:
         if folder.instant in pending:
             continue
@@ -154,6 +230,8 @@ def _sweep(table: HudiTable) -> None:
 
 def _plan(table: HudiTable, failed: Instant) -> RollbackPlan:
     """One request for every file that was marked, whether it came to be or not."""
+    if failed.action in (Action.DELTA_COMMIT, Action.LOG_COMPACTION):
+        raise UnsupportedTableError(f"{failed} is of a merge-on-read table", instant=failed.time)
     requests = []
     # A write that never got inflight has written nothing: Hudi plans nothing for it.
     marked = begin_markers(table.storage, failed.time) if failed.state is State.INFLIGHT else ()
@@ -246,7 +324,7 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     elif durable or write is not None or table.timeline.is_past(failed.commit_time):
         # What is past may be committed, and archived.
         _withdraw(table, rollback)
-        return False
+        return _is_rolled_back(table, failed.commit_time, Action(failed.action))
     with locked(table, _owner(failed.commit_time)):
         _complete(table, rollback, plan, started)
     for control in controls:
@@ -293,8 +371,23 @@ def _instant_of(info: InstantInfo, state: State) -> Instant:
     return Instant(time=InstantTime(info.commit_time), action=Action(info.action), state=state)
 
 
-def _finish(table: HudiTable, rollback: Instant) -> None:
-    """Carry out a rollback that somebody began."""
+def _plan_of(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
+    """What a rollback is to do; ``None`` if somebody has withdrawn it since the timeline was seen."""
     path = instant_file(replace(rollback, state=State.REQUESTED))
-    plan = RollbackPlan.from_bytes(table.read(path), path=path)
-    _execute(table, rollback, plan, "its rollback was begun")
+    try:
+        data = table.read(path)
+    except CorruptTableError:
+        table.reload()
+        if table.timeline.find(rollback.time, Action.ROLLBACK) is None:
+            return None
+        raise
+    return RollbackPlan.from_bytes(data, path=path)
+
+
+def _finish(table: HudiTable, rollback: Instant) -> Instant | None:
+    """Carry out a rollback that somebody planned; the write that is undone, if it had not ended otherwise."""
+    plan = _plan_of(table, rollback)
+    if plan is None:
+        return None
+    undone = _execute(table, rollback, plan, "its driver is gone")
+    return _instant_of(plan.instant_to_rollback, State.INFLIGHT) if undone else None

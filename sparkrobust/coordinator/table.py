@@ -20,10 +20,16 @@ from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.view import BaseFile, Replaced, latest_base_files
 from sparkrobust.errors import CorruptTableError, TableNotFoundError
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
-from sparkrobust.formats.plans import clustered_file_ids
+from sparkrobust.formats.plans import (
+    COMPACTION_PLAN,
+    REPLACE_PLAN,
+    clustered_groups,
+    compacted_groups,
+    extra_metadata,
+)
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.remembered import Remembered
-from sparkrobust.storage.contract import NotFoundError, Storage
+from sparkrobust.storage.contract import Look, NotFoundError, Storage
 from sparkrobust.storage.locks import InProcessLock
 from sparkrobust.world import Clock, Hands, Ids
 
@@ -49,6 +55,8 @@ class HudiTable:
     clock: Clock = field(default_factory=Clock)
     ids: Ids = field(default_factory=Ids)
     hands: Hands = field(default_factory=Hands)
+    _seen: tuple[Look, Timeline] | None = field(default=None, init=False, repr=False, compare=False)
+    """The last look at the timeline's folder, and what it showed."""
 
     @classmethod
     def open(
@@ -83,7 +91,21 @@ class HudiTable:
 
     def reload(self) -> None:
         """See the timeline anew."""
-        self.timeline = Timeline.of_names(self.storage.names(TIMELINE))
+        if self._seen is None:
+            look = self.storage.look(TIMELINE)
+            self._seen = look, Timeline.of_names(look.names)
+        else:
+            before, timeline = self._seen
+            look = self.storage.look(TIMELINE, before)
+            if look is not before:
+                self._seen = look, timeline.renewed(look.names, look.names ^ before.names)
+        self.timeline = self._seen[1]
+
+    def look_ahead(self) -> None:
+        """See the timeline anew where that may spare a listing to who has to wait for the table's lock."""
+        if self.storage.knows_changes(TIMELINE):
+            self.reload()
+            self.timeline.work_out()
 
     def reload_config(self) -> None:
         """See the properties anew: another writer may have changed them."""
@@ -140,9 +162,20 @@ class HudiTable:
         found: dict[str, Instant] = {}
         for instant in self.timeline.pending:
             if instant.action is Action.CLUSTERING:
-                path = instant_file(replace(instant, state=State.REQUESTED))
-                found |= dict.fromkeys(clustered_file_ids(self.read(path), path=path), instant)
+                found |= dict.fromkeys((file_id for _, file_id in self.groups_in_plan(instant)), instant)
         return found
+
+    def groups_in_plan(self, service: Instant) -> list[tuple[str, str]]:
+        """Partition and id of the file groups that a pending table service is about to change."""
+        path = instant_file(replace(service, state=State.REQUESTED))
+        groups_in = clustered_groups if service.action is Action.CLUSTERING else compacted_groups
+        return groups_in(self.read(path), path=path)
+
+    def plan_says(self, service: Instant, key: str) -> str | None:
+        """What the plan of a pending table service says besides, under this key."""
+        path = instant_file(replace(service, state=State.REQUESTED))
+        record = REPLACE_PLAN if service.action is Action.CLUSTERING else COMPACTION_PLAN
+        return extra_metadata(self.read(path), record, path=path).get(key)
 
     # -- files -----------------------------------------------------------------------------------
 

@@ -22,6 +22,12 @@ def next_time(clock: Clock, config: TableConfig, newest: str) -> InstantTime:
     return InstantTime(_text(_moment(newest) + timedelta(milliseconds=1)))
 
 
+def age_ms(clock: Clock, config: TableConfig, time: str) -> int:
+    """How long ago an instant time was taken."""
+    zone = timezone.utc if config.utc else None
+    return max(0, clock.now_ms() - int(_moment(time).replace(tzinfo=zone).timestamp() * 1000))
+
+
 def _moment(time: str) -> datetime:
     """The moment of an instant time; one of seconds, as old writers made them, stands for its end."""
     padded = (time + "999" if len(time) == 14 else time)[:17]

@@ -15,20 +15,28 @@ out what was decided meanwhile, and what a caller is told is what stands on the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from sparkrobust.coordinator import metadata_table
-from sparkrobust.coordinator.conflicts import find_write, refuse_conflicts
+from sparkrobust.coordinator.conflicts import (
+    Plan,
+    find_write,
+    read_ahead,
+    refuse_conflicts,
+    refuse_conflicts_early,
+)
 from sparkrobust.coordinator.content import content_of
-from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.control import SHARED_LOCK, Control
 from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
 from sparkrobust.coordinator.heartbeat import Heartbeat
+from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
+from sparkrobust.core.conflicts import Begun, FileGroup
 from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.instant import Instant, InstantTime, State
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
@@ -68,17 +76,20 @@ class Transaction:
         self._be(folder or self._new_folder())
         self._decided: Commit | None = None
         self._first_hand = False
-        self._begun = self._requested = self._counted = False
-        # What was planned from; a write that was finished by others since then may stand in the way.
-        self._seen = frozenset(done.time for done in table.timeline.completed_writes)
+        self._begun = self._requested = self._counted = self._deciding = False
+        # What it was planned from; what is completed since then may stand in the way.
+        self._begun_at = Begun.at(table.timeline)
+        self._seen: frozenset[InstantTime] | None = table.timeline.completed_times
         self.done: Instant | None = None
         """The completed instant, once the write is durable."""
+        self.fenced: FencedError | None = None
+        """What became of it, where :meth:`abort` found that others had given it up before."""
 
     @classmethod
     def of_another(cls, table: HudiTable, folder: ControlFolder, gate: Gate) -> Transaction:
         """A write that another driver has begun, to be ended by this one."""
         transaction = cls(table, gate.terms, folder)
-        transaction._counted = gate.counted
+        transaction._counted, transaction._begun_at, transaction._seen = gate.counted, gate.begun, None
         transaction._begun = transaction._requested = True
         return transaction
 
@@ -109,10 +120,21 @@ class Transaction:
             The rows were counted, and :meth:`compare` is going to be called.
         """
         self._counted = counted
-        with locked(self.table, self._owner) as grip:
-            self._request(Gate(terms=self.terms, slots=slots, counted=counted), requested, grip)
+        with locked(self.table, self._owner, of=self.folder) as grip:
+            self._request(self._gate(slots), requested, grip)
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
         reached(Point.INFLIGHT, instant=self.time)
+
+    def _gate(self, slots: int | None) -> Gate:
+        return Gate(terms=self.terms, slots=slots, counted=self._counted, begun=self._begun_at)
+
+    def refuse_conflicts_early(self, groups: Iterable[FileGroup]) -> None:
+        """``ConflictError`` if another writer is about to change these file groups, or has, by now."""
+        refuse_conflicts_early(self.table, self._plan(groups))
+
+    def _plan(self, groups: Iterable[FileGroup]) -> Plan:
+        changed = None if self.terms.replaces_table else frozenset(groups)
+        return Plan(folder=self.folder, groups=changed, begun=self._begun_at, seen=self._seen)
 
     def _request(self, gate: Gate, content: bytes, grip: Grip) -> None:
         """Under the lock: the first traces of the write, with an instant that is later than all others."""
@@ -179,7 +201,7 @@ class Transaction:
         IndeterminateInputError
             A slot was not done, though the stage has ended: it got no rows.
         """
-        self._control.close_gate(Gate(terms=self.terms, slots=slots, counted=self._counted))
+        self._control.close_gate(self._gate(slots))
         reached(Point.GATE_CLOSED, instant=self.time)
         found = self._control.completions(range(slots))
         missing = slots - len(found)
@@ -225,26 +247,58 @@ class Transaction:
         RobustWriteError
             Any other: it was not decided, and can be aborted.
         """
-        with locked(self.table, self._owner) as grip:
-            self._commit([file for marker in markers for file in marker.files], grip)
+        files = [file for marker in markers for file in marker.files]
+        changed = [_group(file) for file in files if file.stat.prev_base_file]
+        plan = self._plan(changed)
+        same_keys = KeyCheck(self.table, plan, files)
+        # What takes long on a long timeline is done while nobody waits for it, and the rest under the lock.
+        self.table.look_ahead()
+        asked = self._asked_beforehand()
+        same_keys.refuse_beforehand()
+        read_ahead(self.table, plan)
+        with locked(self.table, self._owner, of=self.folder) as grip, self._saying_so():
+            self._commit(files, plan, same_keys, asked, grip)
 
-    def _commit(self, files: Collection[WrittenFile], grip: Grip) -> None:
+    @contextlib.contextmanager
+    def _saying_so(self) -> Iterator[None]:
+        """Others can tell that this driver has the lock, and may decide in the block."""
+        if not self.table.coordination.lock.shared:
+            yield
+            return
+        self._control.put_committing()
+        try:
+            yield
+        finally:
+            # What may be decided, and is not finished, whoever gets the lock has to finish first.
+            if self.done is not None or not self._deciding:
+                self._control.remove_committing()
+
+    def _commit(
+        self,
+        files: Collection[WrittenFile],
+        plan: Plan,
+        same_keys: KeyCheck,
+        asked: Set[InstantTime],
+        grip: Grip,
+    ) -> None:
         table = self.table
         finish_undone(table, self.folder)
         table.reload()
         self._refuse_if_given_up()
-        self._refuse_if_written()
-        refuse_conflicts(table, self.folder, self.terms, [file.stat for file in files], seen=self._seen)
+        self._refuse_if_written(besides=asked)
+        stats = [file.stat for file in files]
+        refuse_conflicts(table, plan)
+        same_keys.refuse()
         table.reload_config()
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
-        partitions = {file.stat.partition_path or "" for file in files}
+        partitions = {stat.partition_path or "" for stat in stats}
         new = make_room(table, partitions, replacing=self.terms.replaces_table)
         completion = next_time(table.clock, table.config, max(table.timeline.newest_time, self.time))
         wanted = Commit(
             action=self.terms.action,
             completion=completion,
-            commit_file=self._stage_commit(completion, [file.stat for file in files]),
+            commit_file=self._stage_commit(completion, stats),
             files=tuple(file.staged for file in files),
             new_partitions=tuple(new),
             properties=self._new_properties(),
@@ -252,6 +306,7 @@ class Transaction:
         reached(Point.COMMIT_STAGED, instant=self.time)
         self._heartbeat.refuse_if_lost()
         grip.refuse_if_lost()
+        self._deciding = True
         self._decide(wanted)
         reached(Point.DECIDED, instant=self.time)
         self._finish()
@@ -267,7 +322,7 @@ class Transaction:
             f"the write {self.time} was rolled back by another writer {when}; it committed nothing",
             instant=self.time,
             path=self.table.storage.url,
-            hint="run one writer at a time, or give all the same lock provider",
+            hint=SHARED_LOCK,
         )
 
     def _refuse_if_given_up(self) -> None:
@@ -284,10 +339,17 @@ class Transaction:
                 hint="write again",
             )
 
-    def _refuse_if_written(self) -> None:
-        """Another run of the same job may have been faster than this one."""
+    def _asked_beforehand(self) -> Set[InstantTime]:
+        """The completed writes that are known to be none of this job's."""
+        with contextlib.suppress(RobustWriteError):  # some may have been archived; it is asked again
+            self._refuse_if_written()
+            return self.table.timeline.completed_times
+        return frozenset()
+
+    def _refuse_if_written(self, besides: Set[InstantTime] = frozenset()) -> None:
+        """Another run of the same job may have been faster than this one, by a write besides these."""
         name = self.terms.extra.get(WRITE_ID)
-        found = None if name is None else find_write(self.table, name)
+        found = None if name is None else find_write(self.table, name, besides)
         if found is not None:
             raise WrittenEarlier(found)
 
@@ -317,7 +379,7 @@ class Transaction:
                 f"the write {self.time} was given up by another writer: {decided.reason}",
                 instant=self.time,
                 path=self.table.storage.url,
-                hint="run one writer at a time, or give both the same lock provider",
+                hint=SHARED_LOCK,
             )
         self._decided = decided
         self._first_hand = decided == wanted
@@ -409,22 +471,30 @@ class Transaction:
         decided = None
         with contextlib.suppress(FencedError):  # the folder is gone: the write has ended
             decided = self._control.give_up(reason)
+        if isinstance(decided, Abort) and decided.reason != reason:
+            self.fenced = self._given_up("while it ran")
         if isinstance(decided, Commit):
-            with locked(self.table, self._owner):
+            with locked(self.table, self._owner, of=self.folder):
                 roll_forward(self.table, self._control, decided)
         ending = look(self.table, self.folder, self.terms.action)
-        if ending is Ending.OUT_OF_SIGHT:
-            raise self._unknown("it is older than the active timeline by now")
         mine = self.table.timeline.find(self.time, self.terms.action)
+        if ending is Ending.OUT_OF_SIGHT and mine is None:
+            raise self._unknown("it is older than the active timeline by now")
         if ending is Ending.DURABLE:
             assert mine is not None
             if self.table.commit(mine).extra_metadata.get(NONCE) != self.folder.nonce:
                 return True  # of another write, to which the time was given again
             self.done = mine
             return False
+        if mine is None:
+            self.fenced = self._given_up("while it ran")
         with contextlib.suppress(RobustWriteError):  # what is left the next write takes away
             if mine is None:
                 self._control.remove()
             elif not roll_back(self.table, mine, reason):
                 self.done = self.table.timeline.find(self.time, self.terms.action)
         return self.done is None
+
+
+def _group(file: WrittenFile) -> FileGroup:
+    return file.stat.partition_path or "", file.stat.file_id

@@ -48,9 +48,10 @@ FOREIGN_WRITER = (
     "a writer that shares no lock with ours (Hudi in its single-writer mode rolls back whatever is pending) "
     "can take a write away up to its last step: the write then fails, or says that its outcome is unknown"
 )
-ONE_WRITER = (
-    "one writer at a time: of two that are at work at once one fails if they rewrite the same files, but the "
-    "same new key may come in twice, and two overwrites may mix up the table's properties"
+SEVERAL_WRITERS = (
+    "writers that are at work at once need a lock in common, and "
+    "hoodie.write.concurrency.mode=optimistic_concurrency_control, or one takes the others for dead; of two "
+    "that rewrite the same files, or insert the same key by upserts, the second fails then"
 )
 ARCHIVED = (
     "a driver that sleeps until its write was ended by others and archived is told that the outcome is "
@@ -70,7 +71,8 @@ OVERWRITE = (
 
 UNCOUNTED = (
     "bulk_insert does not count its rows unless hoodie.write.robust.pin.input=check, and sees chance in a "
-    "plan only by Spark's own functions; rows that are made again while they are being pinned are not noticed"
+    "plan only by Spark's own functions; over Spark Connect "
+    "rows that are made again while they are being pinned are not noticed"
 )
 
 EARLY = (
@@ -84,10 +86,10 @@ OUTLIVING = (
 )
 
 _LIMITS = {
-    "rename": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
-    "multipart": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
-    "copy": (ONE_WRITER, FOREIGN_WRITER, ARCHIVED, COPIES, OVERWRITE, UNCOUNTED),
-    "direct": (EARLY, OUTLIVING, ONE_WRITER, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
+    "rename": (SEVERAL_WRITERS, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
+    "multipart": (SEVERAL_WRITERS, FOREIGN_WRITER, ARCHIVED, UPLOADS, OVERWRITE, UNCOUNTED),
+    "copy": (SEVERAL_WRITERS, FOREIGN_WRITER, ARCHIVED, COPIES, OVERWRITE, UNCOUNTED),
+    "direct": (EARLY, OUTLIVING, SEVERAL_WRITERS, FOREIGN_WRITER, ARCHIVED, OVERWRITE, UNCOUNTED),
 }
 _HOW = {
     "rename": "tasks stage files in a folder that only the driver makes, and the driver renames them",

@@ -12,12 +12,13 @@ Completion markers are put if absent, whole and durable; none is ever replaced.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sparkrobust.core import control_object
+from sparkrobust.core.conflicts import NOTHING, Begun
 from sparkrobust.core.control_object import Kind
-from sparkrobust.core.fields import Fields
+from sparkrobust.core.fields import Fields, is_text
 from sparkrobust.core.instant import Action, InstantTime
 from sparkrobust.core.names import BaseFileName, ControlFolder, joined
 from sparkrobust.core.partition_path import problem_with
@@ -84,19 +85,30 @@ class Gate:
     """How many there are; ``None`` as long as only Spark knows, which decides how many tasks it runs."""
     counted: bool = False
     """Its driver knows which rows the slots must have together, and says so when it has compared them."""
+    begun: Begun = NOTHING
+    """What it was planned from, for whoever commits it."""
 
     def render(self, kind: Kind, nonce: str) -> bytes:
-        return control_object.render(
-            kind, nonce, {"terms": self.terms.to_plain(), "slots": self.slots, "counted": self.counted}
-        )
+        plain = {"terms": self.terms.to_plain(), "slots": self.slots, "counted": self.counted}
+        begun = {"newest": self.begun.newest, "pending": sorted(self.begun.pending)}
+        return control_object.render(kind, nonce, {**plain, "begun": begun})
 
     @classmethod
     def parse(cls, data: bytes, kind: Kind, *, nonce: str, path: str) -> Gate:
         plain = control_object.parse(data, kind, nonce=nonce, path=path)
-        found = Fields(plain, {"terms", "slots", "counted"}, path=path)
+        found = Fields(plain, {"terms", "slots", "counted", "begun"}, path=path)
         terms = Terms.from_plain(found.plain("terms"), path=path)
         slots = found.optional("slots", found.count)
-        return cls(terms=terms, slots=slots, counted=found.flag("counted"))
+        begun = Fields(found.plain("begun"), {"newest", "pending"}, path=path)
+        pending = begun.items("pending")
+        if not all(map(is_text, pending)):
+            begun.refuse("instants", pending)
+        return cls(
+            terms=terms,
+            slots=slots,
+            counted=found.flag("counted"),
+            begun=Begun(newest=begun.text("newest"), pending=frozenset(pending)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +147,10 @@ class CompletionMarker:
     """The write token of the attempt that won."""
     input: Fingerprint
     files: tuple[WrittenFile, ...]
+
+    def without_keys(self) -> CompletionMarker:
+        """The same without the hashes of keys, which may be many."""
+        return replace(self, files=tuple(replace(file, new_keys=b"") for file in self.files))
 
     def to_plain(self) -> dict[str, object]:
         return {

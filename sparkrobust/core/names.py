@@ -19,7 +19,14 @@ TIMELINE = f"{HOODIE}/timeline"
 HISTORY = f"{TIMELINE}/history"
 TEMP = f"{HOODIE}/.temp"
 ROBUST = f"{HOODIE}/.robust"
+COMMITTING = f"{ROBUST}/committing"
+"""Who is about to decide that a write is committed, and has taken the lock for it."""
 HEARTBEATS = f"{HOODIE}/.heartbeat"
+LOCKS = f"{HOODIE}/.locks"
+LOCK_RECORD = f"{LOCKS}/table_lock.json"
+"""Of Hudi's storage-based lock."""
+LOCK_FILE = f"{HOODIE}/lock"
+"""Of Hudi's file lock, where no other folder is named."""
 METADATA_TABLE = f"{HOODIE}/metadata"
 INDEX_DEFINITIONS = f"{HOODIE}/.index_defs"
 PARTITION_METADATA = ".hoodie_partition_metadata"
@@ -38,6 +45,9 @@ IS_DELETED = "_hoodie_is_deleted"
 NONCE = "sparkrobust.nonce"
 WRITE_ID = "sparkrobust.write.id"
 VERSION = "sparkrobust.version"
+WRITER = "sparkrobust.writer"
+REMOVABLE = "removable"
+"""In a plan's extra metadata: who rolls it back removes it, and nobody executes it again."""
 """Of ours in the extra metadata of a commit."""
 
 NAMES_REMEMBERED = 1 << 15
@@ -142,6 +152,12 @@ def begin_marker(instant: str, data_path: str, kind: MarkerType) -> str:
     return f"{marker_folder(instant)}/{data_path}.marker.{kind.value}"
 
 
+MARKER_LIST = "MARKERS"
+"""Begin markers may also stand as lines in files whose names begin so, if a file says so."""
+MARKER_LISTS_SAY = "MARKERS.type"
+MARKERS_ARE_LISTED = b"TIMELINE_SERVER_BASED"
+
+
 def parse_begin_marker(text: str) -> tuple[str, MarkerType] | None:
     """The data file and kind of a marker's path below its instant's marker folder."""
     data_path, found, word = text.rpartition(".marker.")
@@ -207,6 +223,11 @@ class ControlFolder:
     def compared(self) -> str:
         """Put by a driver that had counted the rows, once the slots together have them all."""
         return f"{self.path}/compared"
+
+    @property
+    def committing(self) -> str:
+        """There while a driver that has the lock is about to decide, and to do what it has decided."""
+        return f"{COMMITTING}/{self.instant}-{self.nonce}"
 
     @property
     def decision(self) -> str:

@@ -46,6 +46,8 @@ class WriteResult:
     """Files of attempts that others were faster than; no reader ever saw one."""
     rolled_back: tuple[str, ...] = ()
     """Instants of earlier writes that had failed, and were rolled back first."""
+    retries: int = 0
+    """How often it was made again after a conflict with another writer."""
     earlier: bool = False
     """An earlier run had written it under the same write id; this one wrote nothing."""
     seconds: Mapping[str, float] = field(default_factory=dict)

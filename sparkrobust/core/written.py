@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparkrobust.core import strict_json
+from sparkrobust.core import key_hashes, strict_json
 from sparkrobust.core.fields import Fields
 from sparkrobust.core.names import HOODIE, ControlFolder
 from sparkrobust.core.write_status import WriteStat
@@ -70,14 +70,23 @@ class WrittenFile:
 
     stat: WriteStat
     staged: StagedFile
+    new_keys: bytes = b""
+    """Hashes of the keys that it inserts, where these are held against those of other writers."""
 
     def to_plain(self) -> dict[str, Any]:
-        return {"stat": self.stat.to_plain(), "staged": self.staged.to_plain()}
+        plain = {"stat": self.stat.to_plain(), "staged": self.staged.to_plain()}
+        return {**plain, "new_keys": key_hashes.to_text(self.new_keys)}
 
     @classmethod
     def from_plain(cls, plain: object, *, path: str) -> WrittenFile:
-        found = Fields(plain, {"stat", "staged"}, path=path)
+        found = Fields(plain, {"stat", "staged", "new_keys"}, path=path)
+        text = found.text("new_keys")
+        try:
+            new_keys = key_hashes.from_text(text)
+        except ValueError as error:
+            found.refuse("hashes of keys", f"{text[:60]} ({error})")
         return cls(
+            new_keys=new_keys,
             stat=WriteStat.from_plain(found.plain("stat"), path=path),
             staged=StagedFile.from_plain(found.plain("staged"), path=path),
         )

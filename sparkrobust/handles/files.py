@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.key_hashes import hashes_of
 from sparkrobust.core.names import (
     COMMIT_TIME,
     FILE_NAME,
     PARTITION_PATH,
+    RECORD_KEY,
     BaseFileName,
     MarkerType,
     begin_marker,
@@ -66,6 +68,7 @@ class DataFile:
         )
         self.path = joined(partition, self.name)
         self.rows = 0
+        self._new_keys: list[bytes] = []
         self._waiting: list[pa.Table] = []
         self.waiting_bytes = 0
         self._schema = _on_disk(plan.schema)
@@ -77,10 +80,12 @@ class DataFile:
         """Bytes written so far; rows that wait for their row group are not in it."""
         return self._sink.tell()
 
-    def write(self, table: pa.Table) -> None:
-        """Add rows: commit time, sequence number, key, then the data columns."""
+    def write(self, table: pa.Table, *, new: bool = False) -> None:
+        """Add rows: commit time, sequence number, key, then the data columns; ``new`` ones are inserted."""
         if not table.num_rows:
             return
+        if new and self._plan.key_hashes:
+            self._new_keys.append(hashes_of(table[RECORD_KEY].to_pylist()))
         self._waiting.append(table)
         self.waiting_bytes += bytes_of(table)
         self.rows += table.num_rows
@@ -135,7 +140,7 @@ class DataFile:
             total_write_bytes=staged.size,
             file_size_in_bytes=staged.size,
         )
-        return WrittenFile(stat=stat, staged=staged)
+        return WrittenFile(stat=stat, staged=staged, new_keys=b"".join(self._new_keys))
 
     def discard(self) -> None:
         """Throw the file away; its begin marker stays, and names nothing."""
@@ -212,7 +217,7 @@ class GrowingFiles:
                 partition=self._slot.partition,
                 kind=MarkerType.CREATE,
             )
-        self._open.write(table)
+        self._open.write(table, new=True)
 
     def finish(self) -> list[WrittenFile]:
         self.end_file()

@@ -112,7 +112,7 @@ def merge(plan: WritePlan, attempt: Attempt, slot: Slot, tables: Iterable[pa.Tab
             for stored in rows_of(plan.storage, slot.base, plan.schema):
                 file.write(_merged(stored, incoming, counts) if plan.rules.match else stored)
             for new in incoming.unmatched():
-                file.write(new)
+                file.write(new, new=True)
                 counts.inserts += new.num_rows
             written = file.finish(
                 inserts=counts.inserts, updates=counts.updates, deletes=counts.deletes, slot=slot

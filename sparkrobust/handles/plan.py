@@ -16,7 +16,7 @@ from sparkrobust.errors import InternalError
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Hands, Ids
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 # The columns that the pipeline adds to the user's rows on their way to a handle.
 KEY = "__sr_key"
@@ -85,6 +85,8 @@ class WritePlan:
     """From which a bulk insert's tasks derive their file ids."""
     reuse: bool = True
     """A task that comes after the write was finalized serves what was written; else it fails."""
+    key_hashes: bool = False
+    """The markers tell which keys were inserted, for several writers."""
     version: int = PLAN_VERSION
 
 
@@ -122,11 +124,13 @@ class SlotResult:
         return self.marker.files if self.marker else ()
 
     def to_json(self) -> str:
+        # The driver reads the hashes of keys where they are safe, in the marker itself.
+        marker = self.marker and self.marker.without_keys()
         return json.dumps(
             {
                 "version": PLAN_VERSION,
                 "slot": self.slot,
-                "marker": self.marker and self.marker.to_plain(),
+                "marker": marker and marker.to_plain(),
                 "reused": self.reused,
                 "discarded": self.discarded,
                 "problem": self.problem,

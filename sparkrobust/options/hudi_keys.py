@@ -271,22 +271,17 @@ KEYS = frozenset(
     hoodie.write.concat.handle.class hoodie.write.concurrency.async.conflict.detector.initial_delay_ms
     hoodie.write.concurrency.async.conflict.detector.period_ms
     hoodie.write.concurrency.early.conflict.check.commit.conflict
-    hoodie.write.concurrency.early.conflict.detection.enable
     hoodie.write.concurrency.early.conflict.detection.strategy
     hoodie.write.concurrency.schema.conflict.resolution.enable
     hoodie.write.executor.disruptor.buffer.limit.bytes hoodie.write.executor.disruptor.wait.strategy
     hoodie.write.executor.type hoodie.write.lock.client.num_retries
-    hoodie.write.lock.client.wait_time_ms_between_retry hoodie.write.lock.conflict.resolution.strategy
+    hoodie.write.lock.client.wait_time_ms_between_retry
     hoodie.write.lock.heartbeat_interval_ms hoodie.write.lock.hivemetastore.database
     hoodie.write.lock.hivemetastore.table hoodie.write.lock.hivemetastore.uris
     hoodie.write.lock.max_wait_time_ms_between_retry hoodie.write.lock.num_retries
-    hoodie.write.lock.storage.heartbeat.poll.secs hoodie.write.lock.storage.renew.interval.secs
-    hoodie.write.lock.storage.validity.timeout.secs
-    hoodie.write.lock.wait_time_ms_between_retry hoodie.write.lock.zookeeper.base_path
-    hoodie.write.lock.zookeeper.connection_timeout_ms hoodie.write.lock.zookeeper.lock_key
-    hoodie.write.lock.zookeeper.port hoodie.write.lock.zookeeper.session_timeout_ms
-    hoodie.write.lock.zookeeper.url hoodie.write.markers.type hoodie.write.merge.handle.class
-    hoodie.write.merge.handle.fallback hoodie.write.num.retries.on.conflict.failures
+    hoodie.write.lock.storage.heartbeat.poll.secs hoodie.write.lock.wait_time_ms_between_retry
+    hoodie.write.markers.type hoodie.write.merge.handle.class
+    hoodie.write.merge.handle.fallback
     hoodie.write.partial.update.unavailable.value hoodie.write.record.positions
     hoodie.write.status.storage.level hoodie.write.tagged.record.storage.level
     hoodie.write.track.event.time.watermark hoodie.writestatus.class

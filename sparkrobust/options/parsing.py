@@ -70,10 +70,23 @@ class WriteOptions:
     insert_auto_split: bool = True
 
     concurrency_mode: v.ConcurrencyMode = v.ConcurrencyMode.SINGLE_WRITER
+    conflict_strategy: v.ConflictStrategy = v.ConflictStrategy.START_TIME
+    early_conflicts: bool = False
+    key_conflict_check: v.KeyConflictCheck | None = None
+    conflict_retries: int = 0
     failed_writes_policy: v.FailedWritesPolicy = v.FailedWritesPolicy.EAGER
+    rollback_delay_minutes: int = 60
     lock_provider: v.LockProvider = v.LockProvider.IN_PROCESS
     lock_file_folder: str | None = None
     lock_file_expire_minutes: int = 0
+    lock_validity_seconds: int = 300
+    lock_renew_seconds: int = 30
+    zookeeper_hosts: str | None = None
+    zookeeper_port: int = 2181
+    zookeeper_base: str | None = None
+    zookeeper_key: str | None = None
+    zookeeper_session_ms: int = 60_000
+    zookeeper_connect_ms: int = 15_000
     lock_wait_ms: int = 60_000
     clock_skew_ms: int = 200
     heartbeat_interval_ms: int = 60_000
@@ -118,6 +131,9 @@ def parse(options: Given) -> WriteOptions:
     _settle_key_generator(fields, problems)
     _settle_merge_mode(fields, problems)
     _settle_duplicates(fields, problems)
+    _settle_writers(fields, problems)
+    _settle_lock_times(fields, problems)
+    _settle_zookeeper(fields, problems)
     prefix = str(fields.get("commit_metadata_prefix", "_"))
     extra = {
         key: text
@@ -297,6 +313,12 @@ _KEY_GENERATORS = {
     "NonpartitionedAvroKeyGenerator": v.KeyGenerator.NON_PARTITION,
 }
 _LOCKS = {provider.value: provider for provider in v.LockProvider}
+_STRATEGIES = {
+    **{strategy.value: strategy for strategy in v.ConflictStrategy},
+    # Buckets are recognised by themselves.
+    "BucketIndexConcurrentFileWritesConflictResolutionStrategy": v.ConflictStrategy.START_TIME,
+}
+_STRATEGY_PACKAGE = "org.apache.hudi.client.transaction."
 _LOCK_PACKAGE = "org.apache.hudi.client.transaction.lock."
 _KEYGEN_PACKAGE = "org.apache.hudi.keygen."
 _PAYLOADS = {
@@ -308,6 +330,7 @@ _PAYLOAD_PACKAGE = "org.apache.hudi.common.model."
 _CLASSES: Mapping[type[Enum] | None, tuple[Mapping[str, Enum], str]] = {
     v.KeyGenerator: (_KEY_GENERATORS, _KEYGEN_PACKAGE),
     v.LockProvider: (_LOCKS, _LOCK_PACKAGE),
+    v.ConflictStrategy: (_STRATEGIES, _STRATEGY_PACKAGE),
     None: (_PAYLOADS, _PAYLOAD_PACKAGE),
 }
 
@@ -375,3 +398,40 @@ def _settle_duplicates(fields: dict[str, object], problems: list[str]) -> None:
         problems.append(
             "hoodie.datasource.write.insert.drop.duplicates: contradicts hoodie.datasource.insert.dup.policy"
         )
+
+
+def _settle_writers(fields: dict[str, object], problems: list[str]) -> None:
+    """Several writers need a lock that all of them have, and must leave each other's writes alone."""
+    if fields.get("concurrency_mode") is not v.ConcurrencyMode.OPTIMISTIC:
+        return
+    mode = "hoodie.write.concurrency.mode: OPTIMISTIC_CONCURRENCY_CONTROL needs"
+    if "lock_provider" not in fields:
+        problems.append(f"{mode} a lock that all writers have: set hoodie.write.lock.provider")
+    if fields.setdefault("failed_writes_policy", v.FailedWritesPolicy.LAZY) is v.FailedWritesPolicy.EAGER:
+        problems.append(f"{mode} hoodie.clean.failed.writes.policy=LAZY: EAGER undoes what others write")
+
+
+def _settle_lock_times(fields: dict[str, object], problems: list[str]) -> None:
+    """A holder must be able to miss some renewals of its lock; Hudi's rule."""
+    validity = fields.get("lock_validity_seconds", WriteOptions.lock_validity_seconds)
+    renew = fields.get("lock_renew_seconds", WriteOptions.lock_renew_seconds)
+    assert isinstance(validity, int) and isinstance(renew, int)
+    if validity < 10 * renew:
+        problems.append(
+            f"hoodie.write.lock.storage.validity.timeout.secs: {validity} is less than ten times "
+            f"hoodie.write.lock.storage.renew.interval.secs, which is {renew}"
+        )
+
+
+def _settle_zookeeper(fields: dict[str, object], problems: list[str]) -> None:
+    """A lock in ZooKeeper has to be found; the table's name is its key by default."""
+    if fields.get("lock_provider") is not v.LockProvider.ZOOKEEPER:
+        return
+    if "table_name" in fields:
+        fields.setdefault("zookeeper_key", fields["table_name"])
+    needed = {"url": "zookeeper_hosts", "base_path": "zookeeper_base", "lock_key": "zookeeper_key"}
+    problems += [
+        f"hoodie.write.lock.zookeeper.{name}: the lock in ZooKeeper needs it"
+        for name, known_as in needed.items()
+        if not fields.get(known_as)
+    ]

@@ -263,8 +263,41 @@ SAFETY_OPTIONS = (
         kind=Kind.WORD,
         words=v.ConcurrencyMode,
         default=v.ConcurrencyMode.SINGLE_WRITER,
-        not_yet=("OPTIMISTIC_CONCURRENCY_CONTROL", "NON_BLOCKING_CONCURRENCY_CONTROL"),
-        doc="who may write at the same time",
+        not_yet=("NON_BLOCKING_CONCURRENCY_CONTROL",),
+        doc="who may write at the same time: nobody else; or others who have the same lock provider, and "
+        "then the second of two writes that change the same file group is refused when it commits",
+    ),
+    Option(
+        key="hoodie.write.lock.conflict.resolution.strategy",
+        field="conflict_strategy",
+        kind=Kind.CLASS,
+        words=v.ConflictStrategy,
+        default=v.ConflictStrategy.START_TIME,
+        doc="how the writes are found that were completed while this one ran, by Hudi's class name, with or "
+        "without package: by when they began, or by when they were completed",
+    ),
+    Option(
+        key="hoodie.write.concurrency.early.conflict.detection.enable",
+        field="early_conflicts",
+        kind=Kind.BOOL,
+        default=False,
+        doc="look for conflicts before the files are written, too; of two running writes the one that began "
+        "later gives way",
+    ),
+    Option(
+        key="hoodie.write.robust.key.conflict.check",
+        field="key_conflict_check",
+        kind=Kind.WORD,
+        words=v.KeyConflictCheck,
+        doc="whether a write is refused that inserts a key which another writer inserted at the same time; "
+        "without, it is by an upsert and by an insert that looks for duplicates, among several writers",
+    ),
+    Option(
+        key="hoodie.write.num.retries.on.conflict.failures",
+        field="conflict_retries",
+        kind=Kind.INT,
+        default=0,
+        doc="how often a write that met a conflict is made again, from the table as it is then",
     ),
     Option(
         key="hoodie.clean.failed.writes.policy",
@@ -273,8 +306,18 @@ SAFETY_OPTIONS = (
         words=v.FailedWritesPolicy,
         default=v.FailedWritesPolicy.EAGER,
         aliases=("hoodie.cleaner.policy.failed.writes",),
-        not_yet=("LAZY", "NEVER"),
-        doc="when the remains of failed writes are rolled back: before the next write",
+        doc="when the remains of failed writes are rolled back: before the next write, which is for single "
+        "writers; before the next write once their heartbeat has expired, which several writers need and "
+        "have by default; by no write",
+    ),
+    Option(
+        key="hoodie.table.services.rollback.delay.minutes",
+        field="rollback_delay_minutes",
+        kind=Kind.INT,
+        default=60,
+        unit="minutes",
+        aliases=("table_service_rollback_delay",),
+        doc="age at which the plan of a table service may be rolled back whose rollback removes it",
     ),
     Option(
         key="hoodie.write.lock.provider",
@@ -283,7 +326,8 @@ SAFETY_OPTIONS = (
         words=v.LockProvider,
         default=v.LockProvider.IN_PROCESS,
         doc="the lock under which writes begin and commit, by Hudi's class name, with or without package: "
-        "between the threads of a driver, or by a file that all writers share",
+        "between the threads of a driver; or by a file that all writers share, as Hudi's writers take it: "
+        "one that is there as long as the lock is held, or one that says until when it is; or in ZooKeeper",
     ),
     Option(
         key="hoodie.write.lock.filesystem.path",
@@ -298,6 +342,68 @@ SAFETY_OPTIONS = (
         default=0,
         unit="minutes",
         doc="age at which the lock's file of a writer that must be dead is taken over; 0: never",
+    ),
+    Option(
+        key="hoodie.write.lock.storage.validity.timeout.secs",
+        field="lock_validity_seconds",
+        kind=Kind.INT,
+        default=300,
+        unit="seconds",
+        minimum=10,
+        doc="how long the storage-based lock counts that its holder does not renew any more",
+    ),
+    Option(
+        key="hoodie.write.lock.storage.renew.interval.secs",
+        field="lock_renew_seconds",
+        kind=Kind.INT,
+        default=30,
+        unit="seconds",
+        minimum=1,
+        doc="how often a holder renews the storage-based lock; ten times fit into its validity",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.url",
+        field="zookeeper_hosts",
+        kind=Kind.TEXT,
+        doc="ZooKeeper's servers, with commas between them, each with its port unless all have the one below",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.port",
+        field="zookeeper_port",
+        kind=Kind.INT,
+        default=2181,
+        minimum=1,
+        doc="the port of ZooKeeper's servers that are named without one",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.base_path",
+        field="zookeeper_base",
+        kind=Kind.TEXT,
+        doc="ZooKeeper's node below which the locks of tables are",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.lock_key",
+        field="zookeeper_key",
+        kind=Kind.TEXT,
+        doc="the node of this table's lock; without, the table's name",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.session_timeout_ms",
+        field="zookeeper_session_ms",
+        kind=Kind.INT,
+        default=60_000,
+        unit="milliseconds",
+        minimum=1000,
+        doc="after which ZooKeeper frees the lock of a writer that it does not hear any more",
+    ),
+    Option(
+        key="hoodie.write.lock.zookeeper.connection_timeout_ms",
+        field="zookeeper_connect_ms",
+        kind=Kind.INT,
+        default=15_000,
+        unit="milliseconds",
+        minimum=1,
+        doc="how long ZooKeeper may take to answer",
     ),
     Option(
         key="hoodie.write.lock.wait_time_ms",

@@ -73,6 +73,14 @@ class FileFormat(Enum):
 
 class ConcurrencyMode(Enum):
     SINGLE_WRITER = "SINGLE_WRITER"
+    OPTIMISTIC = "OPTIMISTIC_CONCURRENCY_CONTROL"
+
+
+class ConflictStrategy(Enum):
+    """How the writes are found that were completed while another one ran."""
+
+    START_TIME = "SimpleConcurrentFileWritesConflictResolutionStrategy"
+    COMPLETION_TIME = "EndTimestampBasedConcurrentFileWritesConflictResolutionStrategy"
 
 
 class LockProvider(Enum):
@@ -80,12 +88,23 @@ class LockProvider(Enum):
 
     IN_PROCESS = "InProcessLockProvider"
     FILE_SYSTEM = "FileSystemBasedLockProvider"
+    STORAGE = "StorageBasedLockProvider"
+    ZOOKEEPER = "ZookeeperBasedLockProvider"
+
+
+class KeyConflictCheck(Enum):
+    """Whether two writers that insert one new key conflict."""
+
+    EXACT = "exact"
+    OFF = "off"
 
 
 class FailedWritesPolicy(Enum):
     """When the remains of failed writes are rolled back."""
 
     EAGER = "EAGER"
+    LAZY = "LAZY"
+    NEVER = "NEVER"
 
 
 class TimelineZone(Enum):

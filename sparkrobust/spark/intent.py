@@ -9,7 +9,14 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.file_ids import SizeLimits
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.handles.plan import FileOptions, Rules
-from sparkrobust.options import DuplicatePolicy, Mode, Operation, WriteOptions
+from sparkrobust.options import (
+    ConcurrencyMode,
+    DuplicatePolicy,
+    KeyConflictCheck,
+    Mode,
+    Operation,
+    WriteOptions,
+)
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.direct import DirectStorage
 
@@ -36,6 +43,15 @@ class Intent:
         if self.options.operation is Operation.INSERT:
             return self.options.duplicate_policy is not DuplicatePolicy.NONE
         return True
+
+    @property
+    def tells_new_keys(self) -> bool:
+        """Whether the keys that are inserted are held against those of other writers."""
+        if self.options.concurrency_mode is not ConcurrencyMode.OPTIMISTIC:
+            return False
+        if self.options.key_conflict_check is not None:
+            return self.options.key_conflict_check is KeyConflictCheck.EXACT
+        return self.looks_up and self.options.operation is not Operation.DELETE
 
     @property
     def mode(self) -> str:

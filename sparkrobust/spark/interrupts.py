@@ -1,17 +1,25 @@
-"""Ctrl-C and SIGTERM during a write: the Spark job is cancelled, the write rolled back, the user told."""
+"""Ctrl-C and SIGTERM during a write: the Spark job is cancelled, the write rolled back, the user told.
+
+And the group of a write's jobs, which knows what became of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from sparkrobust.spark.frames import is_remote
+from sparkrobust.storage.patience import Patience
+
+if TYPE_CHECKING:  # a client of Spark Connect alone has none of these
+    from pyspark import SparkJobInfo, StatusTracker
 
 _Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
@@ -40,10 +48,13 @@ class Interrupts:
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, _Handler] = {}
         self._late: list[int] = []
+        self._earlier: BaseException | None = None
         self.too_late = False
         """The write is durable: what comes now stops the application, and not the write."""
 
     def __enter__(self) -> Interrupts:
+        # The application may be writing because it was interrupted before.
+        self._earlier = sys.exc_info()[1]
         if self._main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, _raise_terminated)
         if self._main and _is_of_pyspark(signal.getsignal(signal.SIGINT)):
@@ -56,6 +67,15 @@ class Interrupts:
         if kind is None and self._late:
             # Too late to stop the write, which is durable; the application gets it now.
             signal.raise_signal(self._late[0])
+
+    def behind(self, error: BaseException) -> KeyboardInterrupt | None:
+        """What interrupted the block, if that led to the error: Spark may fail while it is interrupted."""
+        found: BaseException | None = error
+        while found is not None and found is not self._earlier:
+            if isinstance(found, KeyboardInterrupt):
+                return found
+            found = found.__context__
+        return None
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -107,3 +127,29 @@ class JobGroup:
             self._spark.interruptTag(self._name)
         else:
             self._context.cancelJobGroup(self._name)
+
+    def jobs(self) -> list[int]:
+        """Those that were begun so far; over Spark Connect nobody can tell."""
+        return [] if self._context is None else list(self._tracker.getJobIdsForGroup(self._name))
+
+    def have_repeated(self, since: Sequence[int]) -> bool:
+        """Whether Spark ran a part of a stage again for the jobs since then, which have ended."""
+        for job in set(self.jobs()) - set(since):
+            info = self._known_to_have_ended(job)
+            stages = [] if info is None else [self._tracker.getStageInfo(stage) for stage in info.stageIds]
+            if any(stage is not None and stage.currentAttemptId > 0 for stage in stages):
+                return True
+        return False
+
+    @property
+    def _tracker(self) -> StatusTracker:
+        assert self._context is not None
+        return self._context.statusTracker()
+
+    def _known_to_have_ended(self, job: int) -> SparkJobInfo | None:
+        # The tracker hears of all that happens in its order, and may be a little late.
+        for _ in Patience(tries=200, first_pause=0.001, longest_pause=0.05).attempts():
+            info = self._tracker.getJobInfo(job)
+            if info is None or info.status != "RUNNING":
+                return info
+        return None

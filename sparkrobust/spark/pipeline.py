@@ -7,7 +7,9 @@ once, finds it in its tasks, and is rolled back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import platform
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -16,9 +18,10 @@ from pyspark.sql import functions as F
 from sparkrobust import __version__, errors
 from sparkrobust.coordinator.recovery import result_of
 from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
-from sparkrobust.core.names import VERSION, WRITE_ID
+from sparkrobust.core.names import VERSION, WRITE_ID, WRITER
 from sparkrobust.core.outcome import WriteResult
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 from sparkrobust.errors import InternalError
@@ -35,8 +38,14 @@ from sparkrobust.spark.prepare import Incoming, prepare
 from sparkrobust.spark.routing import Routed, Router
 from sparkrobust.spark.slots import SlotBook
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import PinRows, RunPinnedSlots, RunSlots, results_of
-from sparkrobust.storage import contract
+from sparkrobust.spark.tasks import (
+    PinRows,
+    RunPinnedSlots,
+    RunSlots,
+    error_named,
+    raised_by_a_task,
+    results_of,
+)
 
 _log = logging.getLogger("sparkrobust")
 
@@ -74,6 +83,8 @@ class WriteRun:
                     requested=empty_replace_request() if intent.replacing else b"",
                     inflight=self._workload(routed.book) if routed else b"",
                 )
+                if intent.options.early_conflicts:
+                    transaction.refuse_conflicts_early(_changed(routed))
                 expected = routed.book.expected() if routed else []
                 results = self._write(transaction, incoming, routed, expected)
                 reached(Point.STAGE_ENDED, instant=transaction.time)
@@ -88,9 +99,16 @@ class WriteRun:
             return result_of(intent.table, other.instant, intent.options.operation.value)
         except BaseException as error:
             with self.interrupts.undisturbed():
-                self.jobs.cancel()
+                with contextlib.suppress(Exception):  # Spark may be away: the write is undone all the same
+                    self.jobs.cancel()
                 undone = transaction is None or transaction.abort(f"its driver failed: {error!r:.200}")
             self.interrupts.too_late = not undone
+            fenced = transaction.fenced if transaction else None
+            if fenced is not None and _is_sparks(error):
+                raise fenced from error  # what its tasks ran into is only how they noticed
+            told = raised_by_a_task(error) if _is_sparks(error) else None
+            if undone and told is not None:
+                raise told from error
             if undone or not isinstance(error, Exception):
                 raise
             assert transaction is not None and transaction.done is not None
@@ -108,11 +126,21 @@ class WriteRun:
             action=Action.REPLACE_COMMIT if intent.replacing else Action.COMMIT,
             operation=intent.operation_type(),
             schema=incoming.schema.to_json(),
-            extra={**intent.options.commit_metadata, VERSION: __version__, **self._write_id()},
+            extra={
+                **intent.options.commit_metadata,
+                VERSION: __version__,
+                WRITER: self._writer(),
+                **self._write_id(),
+            },
             replaces_table=intent.replacing,
             new_properties=self.new_properties,
             may_drop_metadata_table=intent.options.drop_metadata_table,
         )
+
+    def _writer(self) -> str:
+        """Who this is, for the messages of others."""
+        known = self.df.sparkSession.conf
+        return f"{known.get('spark.app.name', '')} ({known.get('spark.app.id', '')}) on {platform.node()}"
 
     def _write_id(self) -> dict[str, str]:
         name = self.intent.options.write_id
@@ -134,6 +162,7 @@ class WriteRun:
             expected=_single(expected),
             seed=self.intent.table.ids.uuid() if routed is None else "",
             reuse=self.intent.options.on_finalized is OnFinalized.REUSE,
+            key_hashes=self.intent.tells_new_keys,
         )
         if routed is not None:
             return routed.results(plan) if plan.slots else []
@@ -149,7 +178,15 @@ class WriteRun:
         with self._steps.taking("pin"):
             plan.storage.make_folder(plan.control.rows_folder)
             pinned = laid_out.mapInArrow(PinRows(plan, incoming.derived), PinRows.SCHEMA)
+            before = self.jobs.jobs()
             parts = len(pinned.collect())
+            if self.jobs.have_repeated(before):
+                raise errors.IndeterminateInputError(
+                    "a part of the rows, which go by chance, was made again while they were stored: "
+                    "some may have been lost, and others doubled",
+                    hint="write again, or write rows that a second reading gives again: cache them, "
+                    "or store them first",
+                )
         tasks = numbers(self.df.sparkSession, parts, parts)
         return tasks.mapInArrow(RunPinnedSlots(plan), RunPinnedSlots.SCHEMA)
 
@@ -191,7 +228,8 @@ class WriteRun:
         for result in results:
             if result.problem:
                 name, message, path = result.problem
-                kind = getattr(errors, name, None) or getattr(contract, name)
+                kind = error_named(name)
+                assert kind is not None
                 raise kind(message, path=path)
         with self._steps.taking("reconcile"):
             markers = transaction.finalize(self._slots(routed, results))
@@ -258,6 +296,16 @@ class WriteRun:
             files_discarded=sum(result.discarded for result in results),
             seconds=dict(self._steps.seconds),
         )
+
+
+def _is_sparks(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, errors.RobustWriteError)
+
+
+def _changed(routed: Routed | None) -> list[FileGroup]:
+    """The file groups that a write is going to change."""
+    slots = routed.book.slots() if routed else ()
+    return [(slot.partition, slot.prefix) for slot in slots if slot.base is not None]
 
 
 def _single(expected: Expected) -> dict[int, Fingerprint]:

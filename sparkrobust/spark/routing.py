@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sparkrobust.coordinator.conflicts import SERVICE_CONFLICT
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.view import BaseFile
@@ -266,6 +267,7 @@ class Router:
                 instant=service.time,
                 path=base.path,
                 outcome="Conflicted",
+                kind=SERVICE_CONFLICT,
                 hint="run the clustering with Hudi, or roll it back, and write again",
             )
 

@@ -5,6 +5,7 @@ They are classes of this module, so that they are pickled by name and not by the
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,10 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from sparkrobust import errors
 from sparkrobust.core.names import ControlFolder
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import InternalError
+from sparkrobust.errors import InternalError, RobustWriteError
 from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
 from sparkrobust.handles.pinned import pin, pinned
@@ -25,6 +27,7 @@ from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, Attempt, Derived, S
 from sparkrobust.handles.rows import missing_keys, single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import acknowledge, settle
+from sparkrobust.storage import contract
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
 
@@ -266,6 +269,24 @@ class RunPinnedSlots(Task):
             for part in batch.column(0).to_pylist():
                 rows = pinned(self.plan.storage, self.plan.control, part)
                 yield from _told(self.plan, rows, task=part)
+
+
+_OURS_IN_A_TRACEBACK = re.compile(r"^sparkrobust\.(?:errors|storage\.contract)\.(\w+): (.*)$", re.MULTILINE)
+
+
+def error_named(name: str) -> type[RobustWriteError] | None:
+    """The error of ours that has this name."""
+    found = getattr(errors, name, None) or getattr(contract, name, None)
+    return found if isinstance(found, type) and issubclass(found, RobustWriteError) else None
+
+
+def raised_by_a_task(error: BaseException) -> RobustWriteError | None:
+    """The error of ours with which a task ended as often as it was tried, by what Spark says of it."""
+    for name, message in reversed(_OURS_IN_A_TRACEBACK.findall(str(error))):
+        kind = error_named(name)
+        if kind is not None:
+            return kind(message)
+    return None
 
 
 def results_of(stage: DataFrame, control: ControlFolder) -> list[SlotResult]:

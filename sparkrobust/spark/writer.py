@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
 from sparkrobust.coordinator import metadata_table
+from sparkrobust.coordinator.conflicts import SERVICE_CONFLICT
 from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import (
     forget_table,
@@ -26,9 +29,11 @@ from sparkrobust.core.outcome import CommitOutcome, WriteResult
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import (
     CommitUnknownError,
+    ConflictError,
     InvalidInputError,
     InvalidOptionError,
     OperationCancelled,
+    RobustWriteError,
 )
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.options import Given, Mode, Operation, WriteOptions, parse
@@ -222,9 +227,9 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
             else:
                 table, made = _make_table(df, storage, options, clock, ids, coordination)
             try:
-                return _into_table(
-                    df, table, options, jobs, interrupts, replacing=there and mode == "overwrite"
-                )
+                replacing = there and mode == "overwrite"
+                into_table = partial(_into_table, df, table, options, jobs, interrupts, replacing=replacing)
+                return _until_no_conflict(into_table, table, options)
             except CommitUnknownError:
                 raise
             except BaseException:
@@ -232,15 +237,18 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                     with interrupts.undisturbed():
                         forget_table(table)
                 raise
-        except KeyboardInterrupt as interrupt:
-            if interrupts.too_late:
+        except RobustWriteError:
+            raise  # it says what became of the write
+        except BaseException as error:
+            interrupt = interrupts.behind(error)
+            if interrupt is None or interrupts.too_late:
                 raise
             why = "SIGTERM" if isinstance(interrupt, Terminated) else "Ctrl-C"
             raise OperationCancelled(
                 f"the write into {storage.url} was stopped by {why} and rolled back; "
                 "the table is as it was before",
                 path=storage.url,
-            ) from interrupt
+            ) from error
 
 
 def _make_table(
@@ -266,6 +274,23 @@ def _make_table(
     storage.make_folder(HOODIE)
     require_put_if_absent(storage, HOODIE)
     return make_table(storage, options, clock, ids, coordination)
+
+
+def _until_no_conflict(
+    write: Callable[[], WriteResult], table: HudiTable, options: WriteOptions
+) -> WriteResult:
+    """Write, and after a conflict that another try can get past write again, as often as is asked for."""
+    retries = 0
+    while True:
+        try:
+            return replace(write(), retries=retries)
+        except ConflictError as error:
+            if retries == options.conflict_retries or error.kind == SERVICE_CONFLICT:
+                raise
+            retries += 1
+            _log.info("try %d of %d after a conflict: %s", retries, options.conflict_retries, error)
+        table.reload_config()
+        table.reload()
 
 
 def _into_table(

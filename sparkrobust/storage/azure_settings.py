@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -174,6 +174,7 @@ def obstore_module() -> Any:
     return _imported("obstore")
 
 
+@cache
 def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)

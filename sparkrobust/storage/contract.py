@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -108,11 +108,25 @@ class Staging(Enum):
         return self is Staging.MULTIPART
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The names of the objects directly in a folder, as they were at one moment."""
+
+    names: frozenset[str]
+    stamp: Hashable = None
+    """As long as the store says this of the folder, they are the ones; ``None``: it does not say."""
+
+
 class StagedWriter(io.RawIOBase, ABC):
     """A binary file that is being staged: ``write``, ``tell``, then ``finish`` or ``discard``.
 
-    Leaving it any other way (``close`` without ``finish``, an exception) discards what was written.
+    Leaving it any other way (``close`` without ``finish``, an exception) discards what was written.  One that
+    is forgotten, and never closed, leaves it to a sweep: its memory is collected at any moment, within
+    whatever the thread is at, where nobody may wait for a store.
     """
+
+    def __del__(self) -> None:
+        """Nothing, in place of the ``close`` of every other file."""
 
     @property
     @abstractmethod
@@ -175,6 +189,14 @@ class Storage(ABC):
         """The names, without the folder, of the objects directly in a folder, in any order."""
         return [info.path.rpartition("/")[2] for info in self.list(folder)[0]]
 
+    def look(self, folder: str, before: Look | None = None) -> Look:
+        """The names as of now; the look from before itself where the store knows that nothing has changed."""
+        return Look(names=frozenset(self.names(folder)))
+
+    def knows_changes(self, folder: str) -> bool:
+        """Whether a look may find out without a listing that nothing has changed since the last one."""
+        return False
+
     @abstractmethod
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """Every object at any depth under a folder, in no particular order."""
@@ -185,11 +207,16 @@ class Storage(ABC):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object, whole and durable; ``AlreadyExistsError``."""
 
+    def make_marks(self, folder: str) -> None:
+        """Prepare a folder for :meth:`mark`.  Only drivers call it."""
+        self.make_folder(folder)
+
     def mark(self, path: str, data: bytes, *, under: str) -> None:
-        """Put a note for who cleans up: as ``make_folder`` of its folder, then ``put_if_absent``.
+        """Put a begin marker for who cleans up: as ``make_folder`` of its folder, then ``put_if_absent``.
 
         It need not be durable when this returns, since it only tells what may be there later: a store
-        that can do it in less time does.
+        that can do it in less time does, and one that can has it as a line in a list, as Hudi's
+        timeline server writes them.
         """
         self.make_folder(path.rpartition("/")[0], under=under)
         self.put_if_absent(path, data)
@@ -205,6 +232,11 @@ class Storage(ABC):
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove the object; a missing one is fine."""
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Remove many objects, in no order; missing ones are fine."""
+        for path in paths:
+            self.delete(path)
 
     @abstractmethod
     def delete_tree(self, folder: str) -> None:
@@ -226,6 +258,11 @@ class Storage(ABC):
         Nothing is made unless ``under``, which ``folder`` lies in, is there: ``NotFoundError``.  A
         task that comes late so finds that its marker folder was taken away, and can't bring it back.
         """
+
+    def make_folders(self, folders: Iterable[str]) -> None:
+        """Prepare many ordinary folders, parents included."""
+        for folder in folders:
+            self.make_folder(folder)
 
     @abstractmethod
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:

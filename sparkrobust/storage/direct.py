@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sparkrobust.core.names import HOODIE
-from sparkrobust.storage.contract import FileInfo, StagedFile, StagedWriter, Staging, Storage
+from sparkrobust.storage.contract import FileInfo, Look, StagedFile, StagedWriter, Staging, Storage
 
 
 class DirectStorage(Storage):
@@ -63,6 +63,12 @@ class DirectStorage(Storage):
     def names(self, folder: str) -> Iterable[str]:
         return self._inner.names(folder)
 
+    def look(self, folder: str, before: Look | None = None) -> Look:
+        return self._inner.look(folder, before)
+
+    def knows_changes(self, folder: str) -> bool:
+        return self._inner.knows_changes(folder)
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return self._inner.walk(folder)
 
@@ -78,11 +84,17 @@ class DirectStorage(Storage):
     def delete(self, path: str) -> None:
         self._inner.delete(path)
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        self._inner.delete_all(paths)
+
     def delete_tree(self, folder: str) -> None:
         self._inner.delete_tree(folder)
 
     def make_staging(self, folder: str) -> None:
         self._inner.make_staging(folder)
+
+    def make_folders(self, folders: Iterable[str]) -> None:
+        self._inner.make_folders(folders)
 
     def make_folder(self, folder: str, *, under: str = "") -> None:
         self._inner.make_folder(folder, under=under)
@@ -127,9 +139,6 @@ class _DirectWriter(StagedWriter):
     def close(self) -> None:
         self._inner.close()
         super().close()
-
-    def __del__(self) -> None:
-        """Nothing: what is beneath looks after itself."""
 
 
 def _is_ours(path: str) -> bool:

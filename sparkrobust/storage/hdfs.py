@@ -190,6 +190,9 @@ class HdfsStorage(Storage):
             base = f"{base}/{part}"
             self._requests.make_folder(base)
 
+    def make_folders(self, folders: Iterable[str]) -> None:
+        all_at_once(self.make_folder, folders)
+
     def stage(self, folder: str, name: str, final_path: str) -> StagedWriter:
         token = checked(f"{folder}/{name}" if folder else name)
         return HdfsStagedWriter(

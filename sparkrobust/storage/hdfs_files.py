@@ -28,10 +28,7 @@ class HdfsFile(RangedFile):
 
     def __init__(self, requests: Requests, full: str) -> None:
         self._requests, self._full = requests, full
-        try:
-            self._file = requests.repeated("read", full, lambda client: client.read(full))
-        except Refused as refused:
-            raise error_of(refused, "read", full) from None
+        self._file = requests.reader(full)
         super().__init__(len(self._file), b"")
 
     def _range(self, start: int, length: int) -> bytes:
@@ -180,6 +177,10 @@ class HdfsStagedWriter(StagedWriter):
     def close(self) -> None:
         self.discard()
         super().close()
+
+    def __del__(self) -> None:
+        if not self._settled:
+            self._open.forget()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

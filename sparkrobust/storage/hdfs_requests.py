@@ -36,6 +36,8 @@ Result = TypeVar("Result")
 DEFAULT_PATIENCE = Patience(tries=8, first_pause=0.1, longest_pause=5.0)
 """Eleven seconds of pauses, at most, in which another NameNode may take over."""
 _LOOKS = 20
+_CHUNK = 512
+"""What checksums are made of; the size of a block is a multiple of it."""
 
 
 class Unclear(Exception):
@@ -153,8 +155,12 @@ class Requests:
         return found is not None and bool(found.isdir)
 
     def read(self, full: str) -> bytes:
-        found: bytes = self.asked("read", full, lambda client: client.read(full).read())
+        found: bytes = self.asked("read", full, lambda client: _reader_of_all(client, full).read())
         return found
+
+    def reader(self, full: str) -> Any:
+        """The client's file, with all of its blocks."""
+        return self.asked("read", full, lambda client: _reader_of_all(client, full))
 
     def read_versioned(self, full: str) -> tuple[bytes, str]:
         """The content and its version: time, size and hash."""
@@ -213,6 +219,21 @@ class Requests:
         """Delete a file of ours, if that can be done now; a sweep finds it otherwise."""
         with contextlib.suppress(Refused, Unclear):
             self.once(lambda client: client.delete(full, False))
+
+
+def _reader_of_all(client: Any, full: str) -> Any:
+    """The client's file; ``Unclear`` while the NameNode does not know yet where its last block is.
+
+    A site may let files be closed before a DataNode has reported their last block
+    (``dfs.namenode.file.close.num-committed-allowed``).  Until it has, the client takes the file to end
+    where that block begins.
+    """
+    file = client.read(full)
+    size = len(file)
+    # No other file needs the second look: its last block is there, since it is not a full one.
+    if size % _CHUNK == 0 and size < client.get_file_info(full).length:
+        raise Unclear("its last block has not been reported yet")
+    return file
 
 
 def _same(one: Any, other: Any) -> bool:

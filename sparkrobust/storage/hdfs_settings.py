@@ -108,6 +108,7 @@ _OUR_PATIENCE = {
 }
 
 
+@cache
 def hdfs_module() -> Any:
     """hdfs-native, which is imported only when a table on HDFS is first used."""
     try:

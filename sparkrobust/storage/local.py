@@ -36,10 +36,11 @@ import stat as stat_bits
 from collections.abc import Callable, Iterable, Iterator
 
 from sparkrobust.errors import InvalidInputError, UnavailableError
-from sparkrobust.storage import posix
+from sparkrobust.storage import local_looks, local_marks, posix
 from sparkrobust.storage.contract import (
     ChangedError,
     FileInfo,
+    Look,
     NotFoundError,
     PermissionDeniedError,
     StagedFile,
@@ -50,14 +51,13 @@ from sparkrobust.storage.contract import (
     enclosing,
     staged_path,
 )
+from sparkrobust.storage.local_looks import OUT_OF_SIGHT, SCRATCH, is_hidden
 from sparkrobust.storage.local_removal import remove_tree
 from sparkrobust.storage.local_staging import LocalStagedWriter
 from sparkrobust.storage.posix import error_of, translated
 from sparkrobust.world import Clock, Hands, Ids
 
 _TABLE_FOLDER = ".hoodie"
-_SCRATCH = ".hoodie/.robust/.scratch"
-_OUT_OF_SIGHT = ".sparkrobust-"
 _ABANDONED_AFTER_MS = 24 * 3600 * 1000
 _SYNCERS = 16
 """The disk is told of many folders at once at no higher price than of one."""
@@ -143,17 +143,23 @@ class LocalStorage(Storage):
         return sorted(files, key=lambda info: info.path), sorted(folders)
 
     def names(self, folder: str) -> Iterable[str]:
-        # Without a look at the files themselves, which takes most of the time of a listing.
-        try:
-            with os.scandir(self._full(folder)) as entries:
-                return [
-                    entry.name
-                    for entry in entries
-                    if (entry.name[0] != "." or not _is_hidden(f"{folder}/{entry.name}", entry.name))
-                    and entry.is_file()
-                ]
-        except OSError:  # what is wrong with the folder, or with one of its links, a slower look tells
+        names = local_looks.names_in(self._full(folder), folder)
+        if names is None:
             return [entry.name for _, entry, is_folder in self._entries(folder) if not is_folder]
+        return names
+
+    def look(self, folder: str, before: Look | None = None) -> Look:
+        full, names = self._full(folder), None
+        # First the stamp: what comes while the names are listed changes it.
+        stamp = local_looks.stamp_of(full, _CLOCK)
+        if before is not None:
+            if before.stamp is not None and before.stamp == stamp:
+                return before
+            names = local_looks.names_since(full, folder, before.names)
+        return Look(names=frozenset(self.names(folder)) if names is None else names, stamp=stamp)
+
+    def knows_changes(self, folder: str) -> bool:
+        return local_looks.is_stamped_here(self._full(folder))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         yield from self._walk(folder, ())
@@ -179,7 +185,7 @@ class LocalStorage(Storage):
             with os.scandir(full) as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}" if folder else entry.name
-                    if entry.name[0] == "." and _is_hidden(path, entry.name):
+                    if entry.name[0] == "." and is_hidden(path, entry.name):
                         continue
                     try:
                         is_folder = entry.is_dir()
@@ -207,14 +213,18 @@ class LocalStorage(Storage):
             posix.create_whole(full, data, lambda: self._temporary(full))
         self._make_entry_durable(full)
 
+    def make_marks(self, folder: str) -> None:
+        self.make_folder(folder)
+        with translated("prepare", self._full(folder)):
+            local_marks.say_that_they_are_listed(self._full(folder))
+
     def mark(self, path: str, data: bytes, *, under: str) -> None:
-        if data:
+        name = checked(path)[len(under) + 1 :]
+        if data or not local_marks.may_be_listed(name):
             super().mark(path, data, under=under)
             return
-        full = self._full(path)
-        with translated("create", full):
-            self._make_below(path.rpartition("/")[0], under, os.mkdir)
-            posix.create_whole(full, data, lambda: self._temporary(full))
+        with translated("mark in", self._full(under)):
+            local_marks.add(self._full(under), name)
 
     def put(self, path: str, data: bytes) -> None:
         full = self._full(path)
@@ -280,6 +290,24 @@ class LocalStorage(Storage):
             if not under:
                 self._make_root()
             self._make_below(folder, under, _make_durably)
+
+    def make_folders(self, folders: Iterable[str]) -> None:
+        """One sync of each folder that has got new ones, because that is what takes the time."""
+        grown: set[str] = set()
+
+        def make(full: str) -> None:
+            os.mkdir(full)
+            grown.add(os.path.dirname(full))
+
+        self._make_root()
+        try:
+            for folder in folders:
+                with translated("make the folder", self._full(folder)):
+                    self._make_below(folder, "", make)
+        finally:
+            for full in sorted(grown):
+                with translated("make folders in", full):
+                    posix.sync_folder(full)
 
     def _make_below(self, folder: str, under: str, make: Callable[[str], None]) -> None:
         """Level by level below what is there: a folder that is taken away meanwhile is not made again."""
@@ -412,15 +440,15 @@ class LocalStorage(Storage):
     def _trash(self, path: str, full: str) -> str:
         """A name out of sight for a folder that goes; beside it where scratch would go with it."""
         name = "trash-" + _IDS.nonce()
-        if f"{_SCRATCH}/".startswith(f"{path}/"):
-            return f"{os.path.dirname(full)}/{_OUT_OF_SIGHT}{name}"
+        if f"{SCRATCH}/".startswith(f"{path}/"):
+            return f"{os.path.dirname(full)}/{OUT_OF_SIGHT}{name}"
         return self._own_file(full, name)
 
     def _own_file(self, full: str, name: str) -> str:
         """A path for a file of ours: in scratch, or beside the other where there is no table yet."""
         if not os.path.isdir(f"{self._root}/{_TABLE_FOLDER}"):
-            return f"{os.path.dirname(full)}/{_OUT_OF_SIGHT}{name}"
-        scratch = f"{self._root}/{_SCRATCH}"
+            return f"{os.path.dirname(full)}/{OUT_OF_SIGHT}{name}"
+        scratch = f"{self._root}/{SCRATCH}"
         # Level by level, so that a table that is being deleted is not made again.
         for folder in (os.path.dirname(scratch), scratch):
             with contextlib.suppress(FileExistsError):
@@ -429,7 +457,7 @@ class LocalStorage(Storage):
 
     def _sweep_scratch(self) -> None:
         """Remove what crashes left: trash at once, files once they are surely nobody's."""
-        with contextlib.suppress(OSError), os.scandir(f"{self._root}/{_SCRATCH}") as entries:
+        with contextlib.suppress(OSError), os.scandir(f"{self._root}/{SCRATCH}") as entries:
             for entry in entries:
                 if entry.name.startswith("trash-"):
                     remove_tree(entry.path)
@@ -456,12 +484,6 @@ def _info(path: str, found: os.stat_result) -> FileInfo:
 
 def _age_ms(entry: os.DirEntry[str]) -> int:
     return _CLOCK.now_ms() - entry.stat().st_mtime_ns // 1_000_000
-
-
-def _is_hidden(path: str, name: str) -> bool:
-    """Hadoop's checksums and our own scratch, whose names all begin with a dot."""
-    is_checksum = name.endswith(".crc") and len(name) > len("..crc")
-    return is_checksum or name.startswith(_OUT_OF_SIGHT) or path == _SCRATCH
 
 
 def _same_version(one: os.stat_result, other: os.stat_result) -> bool:

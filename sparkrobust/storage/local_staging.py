@@ -93,3 +93,7 @@ class LocalStagedWriter(StagedWriter):
     def close(self) -> None:
         self.discard()
         super().close()
+
+    def __del__(self) -> None:
+        # Here nothing has to be waited for, and a descriptor is not to be lost.
+        self.close()

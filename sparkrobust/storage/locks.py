@@ -2,8 +2,8 @@
 
 A lock is for being good neighbours: two drivers that decide at once, and Hudi's writers, which know
 nothing of our decisions.  What is exact rests on put-if-absent, not on a lock that may expire while its
-holder sleeps.  So a holder asks ``is_held`` before its next lasting step, and whoever takes an expired
-lock is told whose it was.
+holder sleeps.  So a holder asks ``is_held`` before its next lasting step, and leaves a mark in the table
+before it decides anything (:mod:`sparkrobust.coordinator.locking`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sparkrobust.errors import FencedError, LockError, UnavailableError
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock, Ids
 
+_TRIES = 10
 _MARGIN = 0.2
 """The share of a lock's validity that has to be left for a step that takes the lock for granted."""
 
@@ -31,16 +32,16 @@ class Holder:
     seconds: float
     """Since it was taken, or renewed last."""
 
+    @property
+    def name(self) -> str:
+        return self.owner or "a writer that does not say who it is"
+
     def __str__(self) -> str:
-        return f"{self.owner or 'a writer that does not say who it is'}, for {self.seconds:.0f} s"
+        return f"{self.name}, for {self.seconds:.0f} s"
 
 
 class Grip(ABC):
     """A lock that is held."""
-
-    def __init__(self, *, taken_from: str = "") -> None:
-        self.taken_from = taken_from
-        """Whose lock it was, and had expired: that owner may only sleep, and has to be fenced."""
 
     @abstractmethod
     def is_held(self) -> bool:
@@ -80,26 +81,30 @@ class TableLock(ABC):
             Another one has it; the message says who, and for how long.
         """
         started, nonce = self._clock.elapsed(), self._ids.nonce()
-        while True:
-            grip = self._tried(owner, nonce)
-            if grip is not None:
-                return grip
-            left = seconds - (self._clock.elapsed() - started)
-            if left <= 0:
-                raise self._not_had(owner, seconds)
-            self._clock.sleep(min(self.pause_seconds, left))
-
-    def _tried(self, owner: str, nonce: str) -> Grip | None:
         try:
-            return self.try_acquire(owner, nonce)
-        except UnavailableError:
-            return None  # tried again: the next try finds it if it is ours
+            while True:
+                why_not: UnavailableError | None = None
+                try:
+                    grip = self.try_acquire(owner, nonce)
+                    if grip is not None:
+                        return grip
+                except UnavailableError as error:
+                    why_not = error  # tried again: the next try finds it if it is ours
+                left = seconds - (self._clock.elapsed() - started)
+                if left <= 0:
+                    raise self._not_had(owner, seconds, why_not)
+                if why_not is None:
+                    self.wait(min(self.pause_seconds, left))
+                else:
+                    self._clock.sleep(min(self.pause_seconds, left))
+        finally:
+            self.withdraw(nonce)
 
-    def _not_had(self, owner: str, seconds: float) -> LockError:
+    def _not_had(self, owner: str, seconds: float, why_not: UnavailableError | None) -> LockError:
         holder = self.holder()
         return LockError(
             f"{owner} waited {seconds:.0f} s for the lock {self} in vain: "
-            + (f"it is held by {holder}" if holder else "the store did not answer, or others were faster"),
+            + (f"it is held by {holder}" if holder else str(why_not or "others were faster")),
             hint=self.way_out,
             outcome="Retryable",
         )
@@ -117,6 +122,14 @@ class TableLock(ABC):
         nonce
             The same in all tries of one ``acquire``: a lock with it is ours, though the answer was lost.
         """
+
+    def wait(self, seconds: float) -> None:
+        """So long, or until it is worth another try."""
+        self._clock.sleep(seconds)
+
+    def withdraw(self, nonce: str) -> None:
+        """Whoever was told ``None`` does not want the lock any more, where those who do stand in line."""
+        return
 
     @abstractmethod
     def holder(self) -> Holder | None:
@@ -169,7 +182,6 @@ class InProcessLock(TableLock):
 
 class _InProcessGrip(Grip):
     def __init__(self, name: str, mine: _Held) -> None:
-        super().__init__()
         self._name, self._mine = name, mine
 
     def is_held(self) -> bool:
@@ -223,7 +235,7 @@ class FileSystemLock(TableLock):
         return f"{self.storage.url}/{self.path}"
 
     def try_acquire(self, owner: str, nonce: str) -> Grip | None:
-        mine = json.dumps({"owner": owner, "nonce": nonce}).encode()
+        mine = signed(owner, nonce)
         since = self._clock.elapsed()
         try:
             self.storage.put_if_absent(self.path, mine)
@@ -242,7 +254,7 @@ class FileSystemLock(TableLock):
             self.storage.replace_if_unchanged(self.path, mine, version)
         except (ChangedError, NotFoundError):
             return None  # somebody else is at it
-        return _FileGrip(self, mine, self._clock, since=since, taken_from=_owner_in(data))
+        return _FileGrip(self, mine, self._clock, since=since)
 
     def _age(self) -> float:
         found = self.storage.stat(self.path)
@@ -253,21 +265,18 @@ class FileSystemLock(TableLock):
 
     def holder(self) -> Holder | None:
         try:
-            return Holder(owner=_owner_in(self.storage.read(self.path)), seconds=self._age())
+            return Holder(owner=owner_in(self.storage.read(self.path)), seconds=self._age())
         except (NotFoundError, UnavailableError):
             return None
 
 
 class _FileGrip(Grip):
-    def __init__(
-        self, lock: FileSystemLock, mine: bytes, clock: Clock, *, since: float, taken_from: str = ""
-    ) -> None:
-        super().__init__(taken_from=taken_from)
+    def __init__(self, lock: FileSystemLock, mine: bytes, clock: Clock, *, since: float) -> None:
         self._lock, self._mine, self._clock, self._since = lock, mine, clock, since
 
     def _has_time_left(self) -> bool:
         limit = self._lock.expire_seconds
-        return limit is None or self._clock.elapsed() - self._since < limit * (1 - _MARGIN)
+        return limit is None or has_time_left(limit, self._clock.elapsed() - self._since)
 
     def is_held(self) -> bool:
         return self._has_time_left() and self._is_there()
@@ -284,7 +293,18 @@ class _FileGrip(Grip):
             self._lock.storage.delete(self._lock.path)
 
 
-def _owner_in(data: bytes) -> str:
+def has_time_left(validity_seconds: float, age_seconds: float) -> bool:
+    """Whether a lock of this age is valid for long enough to take a step."""
+    return age_seconds < validity_seconds * (1 - _MARGIN)
+
+
+def signed(owner: str, nonce: str) -> bytes:
+    """What says whose a lock is, where Hudi's writers read nothing."""
+    return json.dumps({"owner": owner, "nonce": nonce}).encode()
+
+
+def owner_in(data: bytes) -> str:
+    """Who has signed it; empty where it was nobody of ours."""
     try:
         return str(json.loads(data)["owner"])
     except (ValueError, TypeError, KeyError):
@@ -294,12 +314,14 @@ def _owner_in(data: bytes) -> str:
 def time_of(storage: Storage, ids: Ids, folder: str = ROBUST) -> int:
     """The store's own time in milliseconds, told by a file that is made for it in this folder."""
     storage.make_folder(folder)
-    path = joined(folder, f"now-{ids.nonce()}")
-    storage.put(path, b"")
-    try:
-        found = storage.stat(path)
-    finally:
-        storage.delete(path)
-    if found is None:
-        raise UnavailableError(f"{path} was put, and is not there", path=path)
-    return found.modified_ms
+    for _ in range(_TRIES):
+        path = joined(folder, f"now-{ids.nonce()}")
+        storage.put(path, b"")
+        try:
+            found = storage.stat(path)
+        finally:
+            storage.delete(path)
+        if found is not None:
+            return found.modified_ms
+        # Another writer that swept what the dead have left took it for theirs.
+    raise UnavailableError(f"{path} was put, and is not there, as {_TRIES - 1} others before it", path=path)

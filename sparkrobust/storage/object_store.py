@@ -207,6 +207,11 @@ class ObjectStorage(CopyingStorage):
     def delete(self, path: str) -> None:
         self._delete(path, self._key(path))
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        if keys:
+            self._delete("", keys)
+
     def delete_tree(self, folder: str) -> None:
         def ask(obstore: Any, client: Any) -> list[str]:
             return [one["path"] for page in obstore.list(client, prefix=prefix) for one in page]

@@ -225,6 +225,20 @@ def _create_nameless(path: str, data: bytes) -> bool:
         os.close(descriptor)
 
 
+def append(path: str, data: bytes) -> None:
+    """Add to a file, which is made if there is none and which nobody else writes: all of it, or nothing."""
+    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    try:
+        before = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, data)
+        except BaseException:
+            os.ftruncate(descriptor, before)
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def write_new(path: str, data: bytes) -> os.stat_result:
     """Create a file under a name of its own and make its bytes durable; gone again on failure."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)

@@ -45,6 +45,8 @@ from sparkrobust.world import Ids
 _SCHEMES = ("s3", "s3a")
 _PAGE = 1000
 _DELETE_ROUNDS = 100
+_MOST_IN_A_BATCH = 1000
+"""So many objects S3 deletes in one request."""
 _IDS = Ids()
 _SETTLING = Patience(tries=8, first_pause=0.1, longest_pause=3.0)
 
@@ -221,6 +223,11 @@ class S3Storage(Storage):
         except Refused as refused:
             if not refused.is_missing or refused.code == "NoSuchBucket":
                 raise self._requests.error_of(refused, "delete", path) from None
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        for first in range(0, len(keys), _MOST_IN_A_BATCH):
+            self._delete_batch("", keys[first : first + _MOST_IN_A_BATCH])
 
     def delete_tree(self, folder: str) -> None:
         # Again until a listing is empty, since a page may be the last before somebody's late write.

@@ -19,6 +19,7 @@ DEFAULT_PATIENCE = Patience(tries=6, first_pause=0.1, longest_pause=4.0)
 
 _UNCLEAR_CODES = {
     "ConditionalRequestConflict",
+    "ExistingObjectIsDirectory",  # so a gateway to a disk says, too, when two puts of one object meet
     "InternalError",
     "OperationAborted",
     "RequestTimeout",

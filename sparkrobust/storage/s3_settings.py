@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -128,6 +128,7 @@ def _endpoint(reader: _Keys) -> str | None:
 _MAKING = threading.Lock()
 
 
+@cache
 def botocore_module(name: str) -> Any:
     """A module of botocore, which is imported only when a table on S3 is first used."""
     try:

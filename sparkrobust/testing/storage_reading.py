@@ -39,6 +39,7 @@ _OPERATIONS: dict[str, Callable[[Storage, str], object]] = {
     "open": lambda storage, path: storage.open(path),
     "stat": lambda storage, path: storage.stat(path),
     "list": lambda storage, path: storage.list(path),
+    "look": lambda storage, path: storage.look(path),
     "walk": lambda storage, path: list(storage.walk(path)),
     "put_if_absent": lambda storage, path: storage.put_if_absent(path, b"x"),
     "put": lambda storage, path: storage.put(path, b"x"),
@@ -192,6 +193,19 @@ class ReadingCases(StorageCases):
         files, folders = storage.list("")
         assert "top" in [info.path for info in files]
         assert {"a", "a-", "ab"} <= set(folders) and folders == sorted(folders)
+
+    def test_a_look_has_the_names_that_are_there_whatever_was_seen_before(self, storage: Storage) -> None:
+        storage.make_folder("a/z")
+        look = storage.look("a")
+        assert look.names == frozenset()
+        for name in ("1", "2", "z/3"):
+            storage.put(f"a/{name}", b"x")
+            look = storage.look("a", look)
+        assert look.names == storage.look("a").names == {"1", "2"}
+        storage.delete("a/1")
+        storage.put_if_absent("a/4", b"x")
+        look = storage.look("a", look)
+        assert storage.look("a", look).names == look.names == {"2", "4"}
 
     def test_a_walk_has_everything_below_and_nothing_beside(self, storage: Storage) -> None:
         storage.make_folder("a/y/x")

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from sparkrobust.core.names import MARKER_LIST, MARKER_LISTS_SAY, MARKERS_ARE_LISTED
 from sparkrobust.errors import InternalError
 from sparkrobust.storage.contract import (
     AlreadyExistsError,
@@ -39,16 +40,32 @@ class WritingCases(StorageCases):
         with pytest.raises(AlreadyExistsError):
             second.put_if_absent("a/one", b"same")
 
-    def test_a_mark_brings_its_folders_with_it_and_is_put_once(
+    def test_a_mark_with_content_brings_its_folders_with_it_and_is_put_once(
         self, storage: Storage, second: Storage
     ) -> None:
-        storage.make_folder("marks")
-        for path, data in (("marks/p=1/one", b""), ("marks/p=1/two", b"with content"), ("marks/three", b"")):
-            storage.mark(path, data, under="marks")
-            assert second.read(path) == data
+        storage.make_marks("marks")
+        for path in ("marks/p=1/two", "marks/p=1/one", "marks/three"):
+            storage.mark(path, b"content", under="marks")
+            assert second.read(path) == b"content"
             with pytest.raises(AlreadyExistsError):
-                second.mark(path, b"", under="marks")
+                second.mark(path, b"content", under="marks")
         assert paths_of(storage, "marks/p=1") == ["marks/p=1/one", "marks/p=1/two"]
+
+    def test_a_mark_without_content_is_a_file_of_its_name_or_a_line_in_a_list_as_hudi_has_them(
+        self, storage: Storage, second: Storage
+    ) -> None:
+        storage.make_marks("marks")
+        names = {f"p={number % 3}/{number}.parquet.marker.CREATE" for number in range(10)}
+        for name in names:
+            (storage if "1" in name else second).mark(f"marks/{name}", b"", under="marks")
+        found = {info.path.removeprefix("marks/") for info in second.walk("marks")}
+        if MARKER_LISTS_SAY in found:
+            assert second.read(f"marks/{MARKER_LISTS_SAY}") == MARKERS_ARE_LISTED
+            lists = {name for name in found if name.startswith(MARKER_LIST)} - {MARKER_LISTS_SAY}
+            lines = [line for name in lists for line in second.read(f"marks/{name}").decode().splitlines()]
+            assert len(lines) == len(set(lines))
+            found = found - lists - {MARKER_LISTS_SAY} | set(lines)
+        assert found == names
 
     def test_a_mark_never_brings_back_the_folder_that_was_taken_away(self, storage: Storage) -> None:
         self.need_folders(storage)
@@ -175,6 +192,16 @@ class WritingCases(StorageCases):
 
     # -- deleting ----------------------------------------------------------------------------------
 
+    def test_many_objects_are_deleted_and_no_other_one(self, storage: Storage) -> None:
+        storage.make_folder("a/b")
+        paths = [f"a/b/{number}" for number in range(1003)]
+        for path in (*paths, "a/b/stays", "a/too"):
+            storage.put_if_absent(path, b"")
+        storage.delete_all(["a/b/nothing", *paths])
+        storage.delete_all(paths[:2])
+        storage.delete_all([])
+        assert sorted(info.path for info in storage.walk("a")) == ["a/b/stays", "a/too"]
+
     def test_a_tree_is_deleted_with_all_that_is_in_it_and_nothing_else(
         self, storage: Storage, second: Storage
     ) -> None:
@@ -198,6 +225,20 @@ class WritingCases(StorageCases):
         assert storage.stat("a/one") is not None
 
     # -- folders -----------------------------------------------------------------------------------
+
+    def test_many_folders_are_made_with_their_parents_whether_they_are_there_or_not(
+        self, storage: Storage
+    ) -> None:
+        self.need_folders(storage)
+        for _ in range(2):
+            storage.make_folders(["a/b/c", "a/d", "a/b", *(f"e/{number}" for number in range(70))])
+        assert storage.list("a") == ([], ["a/b", "a/d"])
+        assert len(storage.list("e")[1]) == 70
+        storage.make_folders([])
+        storage.put_if_absent("a/b/c/one", b"")
+        storage.put_if_absent("stands", b"")
+        with pytest.raises(AlreadyExistsError):
+            storage.make_folders(["f", "stands"])
 
     def test_where_there_are_folders_only_a_driver_makes_them(self, storage: Storage) -> None:
         self.need_folders(storage)

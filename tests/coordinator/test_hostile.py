@@ -102,7 +102,7 @@ def test_a_begin_marker_that_tells_of_another_files_upload_throws_none_away(tabl
 def test_lists_of_marks_that_are_no_text_are_corrupt(table: HudiTable) -> None:
     dead = begun(table)
     folder = marker_folder(dead.time)
-    table.storage.put_if_absent(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")
+    table.storage.put(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")
     table.storage.put_if_absent(f"{folder}/MARKERS0", b"p/\xff.parquet.marker.CREATE")
     table.reload()
     with pytest.raises(CorruptTableError, match="expected text"):

@@ -13,7 +13,7 @@ import pytest
 from sparkrobust import probe
 from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import make_table
-from sparkrobust.coordinator.heartbeat import Heartbeat, seconds_since
+from sparkrobust.coordinator.heartbeat import Heartbeat, living, seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.rollback import roll_back, roll_back_failed_writes
@@ -26,50 +26,61 @@ from sparkrobust.core.names import HEARTBEATS, heartbeat_file, instant_file
 from sparkrobust.errors import ConflictError, FencedError, HeartbeatLostError, LockError, UnavailableError
 from sparkrobust.options import parse
 from sparkrobust.probe import Point
-from sparkrobust.storage.contract import Storage
-from sparkrobust.storage.locks import FileSystemLock, InProcessLock
+from sparkrobust.storage.contract import FileInfo, Storage
+from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock, time_of
 from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.storage_lock import StorageLock
+from sparkrobust.storage.zookeeper_lock import ZooKeeperLock
 from sparkrobust.world import Clock, Hands, Ids
 from tests.coordinator.writes import TestClock, begun, commit, data_files, leftovers, stage, stopped
+from tests.moments import at
 
 LOCK = ".hoodie/lock"
 
 
-def sharing(table: HudiTable, *, expire_seconds: float | None = None) -> HudiTable:
+each_kind = pytest.mark.parametrize("kind", [FileSystemLock, StorageLock])
+"""Of locks that are objects in the table."""
+
+
+def sharing(
+    table: HudiTable,
+    *,
+    expire_seconds: float | None = None,
+    kind: type[FileSystemLock | StorageLock] = FileSystemLock,
+) -> HudiTable:
     """The same table, whose lock is a file."""
-    lock = FileSystemLock(table.storage, LOCK, expire_seconds=expire_seconds, clock=table.clock)
+    lock: TableLock
+    if kind is StorageLock:
+        lock = StorageLock(table.storage, validity_seconds=expire_seconds or 1e6, clock=table.clock)
+    else:
+        lock = FileSystemLock(table.storage, LOCK, expire_seconds=expire_seconds, clock=table.clock)
     coordination = Coordination(lock=lock, lock_seconds=0)
     return HudiTable.open(table.storage, table.clock, table.ids, coordination=coordination)
 
 
-def at(point: Point, action: Callable[[], object]) -> probe.Listener:
-    """What happens once a point is reached, the first time."""
-    todo = [action]
-
-    def listen(reached: Point, facts: dict[str, Any]) -> None:
-        if reached is point and todo:
-            todo.pop()()
-
-    return listen
-
-
-def test_a_write_begins_and_ends_under_the_lock_and_its_tasks_run_without(table: HudiTable) -> None:
-    table = sharing(table)
+@each_kind
+def test_a_write_begins_and_ends_under_the_lock_and_its_tasks_run_without(
+    table: HudiTable, kind: type[FileSystemLock | StorageLock]
+) -> None:
+    table = sharing(table, kind=kind)
     held: dict[Point, bool] = {}
 
     def look(point: Point, facts: dict[str, Any]) -> None:
-        held[point] = table.storage.stat(LOCK) is not None
+        held[point] = table.coordination.lock.holder() is not None
 
     with probe.listening(look):
         commit(table)
     locked = {Point.GATE_OPENED, Point.REQUESTED, Point.COMMIT_STAGED, Point.DECIDED}
     locked |= {Point.PARTITIONS_MADE, Point.DATA_PUBLISHED, Point.COMMIT_PUBLISHED}
     assert {point for point, found in held.items() if found} == locked
-    assert table.storage.stat(LOCK) is None
+    assert table.coordination.lock.holder() is None and table.storage.stat(LOCK) is None
 
 
-def test_a_write_that_does_not_get_the_lock_leaves_nothing_and_says_who_has_it(table: HudiTable) -> None:
-    table = sharing(table)
+@each_kind
+def test_a_write_that_does_not_get_the_lock_leaves_nothing_and_says_who_has_it(
+    table: HudiTable, kind: type[FileSystemLock | StorageLock]
+) -> None:
+    table = sharing(table, kind=kind)
     grip = table.coordination.lock.acquire("somebody", seconds=0)
     with pytest.raises(LockError, match="somebody"):
         begun(table)
@@ -114,13 +125,16 @@ def in_memory(tmp_path: Path) -> HudiTable:
     return make_table(MemoryStorage(str(tmp_path), clock=clock), parse(options), clock, Ids())[0]
 
 
-def test_who_takes_the_lock_of_a_sleeper_ends_its_write_first(in_memory: HudiTable) -> None:
-    first = sharing(in_memory, expire_seconds=60)
+@each_kind
+def test_who_takes_the_lock_of_a_sleeper_ends_its_write_first(
+    in_memory: HudiTable, kind: type[FileSystemLock | StorageLock]
+) -> None:
+    first = sharing(in_memory, expire_seconds=60, kind=kind)
     asleep = begun(first)
     stage(first, asleep)
     markers = asleep.finalize(1)
     clock = in_memory.clock
-    second = sharing(in_memory, expire_seconds=60)
+    second = sharing(in_memory, expire_seconds=60, kind=kind)
     ended = []
 
     def others_go_on() -> None:
@@ -304,6 +318,43 @@ def test_a_live_write_is_left_alone_by_recover_until_its_heartbeat_expires(in_me
     assert leftovers(table.storage) == []
 
 
+def test_a_heartbeat_that_is_renewed_while_who_looks_at_it_sleeps_is_not_taken_for_an_expired_one(
+    in_memory: HudiTable,
+) -> None:
+    table, clock = in_memory, in_memory.clock
+    table.hands = beats = Beats()
+    alive = begun(table)
+    put = table.storage.put
+
+    def asleep(path: str, data: bytes) -> None:
+        if "/now-" in path:
+            clock.sleep(1000)
+            beats.beat()
+        put(path, data)
+
+    table.storage.put = asleep  # type: ignore[method-assign]
+    other = HudiTable.open(table.storage, clock, table.ids)
+    assert living(other) == {alive.time}
+    assert seconds_since(other, alive.time) == 0
+
+
+def test_the_stores_time_is_told_though_another_writer_sweeps_away_the_file_that_tells_it(
+    in_memory: HudiTable,
+) -> None:
+    storage, swept = in_memory.storage, list[str]()
+    stat = storage.stat
+
+    def after_others(path: str) -> FileInfo | None:
+        if not swept:
+            swept.append(path)
+            roll_back_failed_writes(HudiTable.open(storage, in_memory.clock, in_memory.ids))
+        return stat(path)
+
+    storage.stat = after_others  # type: ignore[method-assign]
+    assert time_of(storage, in_memory.ids) == in_memory.clock.now_ms()
+    assert "/now-" in swept[0]
+
+
 def test_a_live_write_is_ended_by_recover_where_the_caller_knows_that_it_is_dead(table: HudiTable) -> None:
     killed = begun(table)
     stage(table, killed)
@@ -377,6 +428,24 @@ def test_the_lock_and_the_pulse_are_what_hudis_own_options_say(storage: Storage,
     grip = elsewhere.lock.acquire("me", seconds=0)
     assert (tmp_path / "locks" / "lock").exists()
     grip.release()
+    renewed = of(
+        write__lock__provider=provider.replace("FileSystemBased", "StorageBased"),
+        write__lock__storage__validity__timeout__secs="50",
+        write__lock__storage__renew__interval__secs="5",
+    )
+    assert isinstance(renewed.lock, StorageLock) and renewed.lock.shared
+    assert (renewed.lock.validity_seconds, renewed.lock.renew_seconds) == (50, 5)
+    in_zookeeper = of(
+        table__name="t",
+        write__lock__provider="ZookeeperBasedLockProvider",
+        write__lock__zookeeper__url="a, b:7",
+        write__lock__zookeeper__port="5",
+        write__lock__zookeeper__base_path="/hudi/",
+        write__lock__zookeeper__session_timeout_ms="3000",
+    )
+    assert isinstance(in_zookeeper.lock, ZooKeeperLock)
+    assert (in_zookeeper.lock.hosts, in_zookeeper.lock.path) == ("a:5,b:7", "/hudi/t")
+    assert (in_zookeeper.lock.session_seconds, in_zookeeper.lock.connect_seconds) == (3, 15)
 
 
 def test_two_drivers_that_plan_rollbacks_in_the_same_millisecond_get_instants_of_their_own(

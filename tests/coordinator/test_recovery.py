@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparkrobust import probe
 from sparkrobust.coordinator.recovery import Fate, earlier_result, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
@@ -13,8 +14,11 @@ from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
+from sparkrobust.probe import Point
 from sparkrobust.storage.contract import Storage, StorageFullError
+from tests.coordinator.writers import writer
 from tests.coordinator.writes import STOPS, begun, commit, data_files, dead, leftovers, stage, stopped, terms
+from tests.moments import at
 
 
 def opened(table: HudiTable) -> HudiTable:
@@ -41,6 +45,23 @@ def test_a_write_is_recovered_without_being_written_again_once_all_its_slots_are
     if done is not None:
         assert fresh.commit(done).extra_metadata[NONCE] == failed.folder.nonce
     assert recover(opened(table)) == []
+
+
+def test_writes_that_others_roll_back_meanwhile_are_not_said_to_be_committed_though_the_timeline_begins_later(
+    table: HudiTable,
+) -> None:
+    gone = [stopped(writer(table), "begun").time for _ in range(2)]
+
+    def others_go_on() -> None:
+        roll_back_failed_writes(writer(table))
+        commit(writer(table))
+
+    with probe.listening(at(Point.ROLLBACK_PLANNED, others_go_on)):
+        found = recover(writer(table))
+    assert [(one.instant, one.fate) for one in found] == [(time, Fate.ROLLED_BACK) for time in gone]
+    timeline = writer(table).timeline
+    assert timeline.is_past(gone[0]) and not timeline.pending
+    assert sum(one.action is Action.ROLLBACK for one in timeline.instants) == 2
 
 
 def test_a_bulk_insert_whose_driver_saw_no_end_of_it_is_rolled_back_for_nobody_knows_its_slots(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparkrobust.coordinator.create import make_table
+from sparkrobust.coordinator.leftovers import begin_markers
 from sparkrobust.coordinator.properties import read_properties, update_properties
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
@@ -105,7 +106,7 @@ def test_the_next_write_rolls_back_what_a_dead_one_left_undecided_as_hudi_does(
     commit(table)
     before = data_files(table.storage)
     dead = stopped(table, "begun" if stop == "requested" else stop)
-    marked = [info.path for info in table.storage.walk(marker_folder(dead.time))]
+    marked = [path for path, _ in begin_markers(table.storage, dead.time)]
     if stop == "requested":
         table.storage.delete(f"{TIMELINE}/{dead.time}.inflight")
     fresh = HudiTable.open(table.storage, table.clock, table.ids)
@@ -119,7 +120,7 @@ def test_the_next_write_rolls_back_what_a_dead_one_left_undecided_as_hudi_does(
     plan = RollbackPlan.from_bytes(table.storage.read(path), path=path)
     assert plan.instant_to_rollback.commit_time == dead.time
     planned = [file for request in plan.rollback_requests for file in request.files_to_be_deleted]
-    names = [path.rpartition("/")[2].removesuffix(".marker.CREATE") for path in marked]
+    names = [path.rpartition("/")[2] for path in marked]
     assert [file.rpartition("/")[2] for file in planned] == names
     done = f"{TIMELINE}/{rollback.time}_{rollback.completion}.rollback"
     assert RollbackMetadata.from_bytes(table.storage.read(done), path=done).commits_rollback == (dead.time,)
@@ -213,6 +214,16 @@ def test_a_marker_that_names_no_base_file_stops_the_rollback_and_deletes_nothing
     with pytest.raises(CorruptTableError, match="no base file of"):
         roll_back_failed_writes(table)
     assert data_files(table.storage) == before
+
+
+def test_who_gives_up_a_write_that_others_have_given_up_is_told_so(table: HudiTable) -> None:
+    commit(table)
+    own = begun(table)
+    assert own.abort("changed my mind") and own.fenced is None
+    mine = begun(table)
+    assert roll_back_failed_writes(HudiTable.open(table.storage, table.clock, table.ids))
+    assert mine.abort("its tasks failed") and isinstance(mine.fenced, FencedError)
+    assert leftovers(table.storage) == []
 
 
 def test_a_driver_that_died_between_its_commit_and_its_cleaning_up_is_cleaned_up_after(

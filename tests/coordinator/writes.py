@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import Action
+from sparkrobust.core.key_hashes import hashes_of
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import (
+    COMMIT_TIME,
     HEARTBEATS,
+    RECORD_KEY,
     ROBUST,
     TEMP,
     BaseFileName,
@@ -86,37 +92,62 @@ def begun(table: HudiTable, action: Action = Action.COMMIT, **more: Any) -> Tran
     return transaction
 
 
-def stage(table: HudiTable, transaction: Transaction, partition: str = "p1", *, token: str = "0-0-1") -> str:
-    """What a task does: begin marker, staged bytes, the completion marker if there is none."""
-    name = BaseFileName(file_id=f"{table.ids.uuid()}-0", write_token=token, instant=transaction.time)
+def stage(
+    table: HudiTable,
+    transaction: Transaction,
+    partition: str = "p1",
+    *,
+    token: str = "0-0-1",
+    group: str | None = None,
+    keys: Sequence[str] = (),
+) -> str:
+    """What a task does: begin marker, staged bytes, the completion marker if there is none.
+
+    It makes a new version of a file group, ``partition/id``, or a new file group; with keys it is a real
+    file, in which they are new.
+    """
+    file_id = f"{table.ids.uuid()}-0"
+    if group is not None:
+        partition, _, file_id = group.rpartition("/")
+    name = BaseFileName(file_id=file_id, write_token=token, instant=transaction.time)
     path = joined(partition, str(name))
     marker = begin_marker(transaction.time, path, MarkerType.CREATE)
-    table.storage.make_folder(marker.rpartition("/")[0], under=marker_folder(transaction.time))
-    table.storage.put_if_absent(marker, b"")
+    table.storage.mark(marker, b"", under=marker_folder(transaction.time))
     folder = transaction.folder
     with table.storage.stage(folder.staging, f"{name}.x", path) as writer:
         if table.storage.staging.needs_its_token:
             table.storage.put(marker, writer.token.encode())
-        writer.write(b"rows")
+        writer.write(_parquet(transaction.time, keys) if keys else b"rows")
         staged = writer.finish()
     stat = WriteStat(
         file_id=name.file_id,
         path=path,
         partition_path=partition,
-        num_writes=1,
-        num_inserts=1,
+        num_writes=max(1, len(keys)),
+        num_inserts=len(keys) or (0 if group else 1),
+        num_update_writes=1 if group else 0,
+        prev_base_file="the one before" if group else None,
         file_size_in_bytes=staged.size,
     )
-    file = WrittenFile(stat=stat, staged=staged)
+    file = WrittenFile(stat=stat, staged=staged, new_keys=hashes_of(keys))
     done = CompletionMarker(slot=0, attempt=token, input=Fingerprint(rows=1), files=(file,))
     with contextlib.suppress(AlreadyExistsError):
         table.storage.put_if_absent(folder.completion(0), done.render(folder.nonce))
     return path
 
 
-def commit(table: HudiTable, partition: str = "p1") -> Transaction:
+def _parquet(instant: str, keys: Sequence[str]) -> bytes:
+    rows = pa.table({COMMIT_TIME: [instant] * len(keys) + ["0"], RECORD_KEY: [*keys, "carried over"]})
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return bytes(sink.getvalue())
+
+
+def commit(
+    table: HudiTable, partition: str = "p1", group: str | None = None, keys: Sequence[str] = ()
+) -> Transaction:
     transaction = begun(table)
-    stage(table, transaction, partition)
+    stage(table, transaction, partition, group=group, keys=keys)
     transaction.commit(transaction.finalize(1))
     transaction.clean_up()
     return transaction

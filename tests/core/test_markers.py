@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkrobust.core import control_object, decision, strict_json
+from sparkrobust.core.conflicts import Begun
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Decision
 from sparkrobust.core.instant import Action, State
+from sparkrobust.core.key_hashes import hashes_of
 from sparkrobust.core.markers import (
     NO_ROWS,
     CompletionMarker,
@@ -94,6 +96,28 @@ def test_a_gate_and_a_finalize_marker_come_back_as_they_were(kind: Kind, slots: 
     for terms in (TERMS, Terms(action=Action.COMMIT, operation=OperationType.UPSERT, schema="")):
         gate = Gate(terms=terms, slots=slots)
         assert Gate.parse(gate.render(kind, "ab"), kind, nonce="ab", path="x") == gate
+
+
+def test_the_hashes_of_new_keys_come_back_and_can_be_left_out() -> None:
+    whole = marker(replace(written(), new_keys=hashes_of(["a", "b"])), written(1))
+    assert CompletionMarker.parse(whole.render("ab"), FOLDER, 3) == whole
+    assert whole.without_keys() == marker(written(), written(1))
+
+
+def test_a_gate_tells_what_its_write_was_planned_from() -> None:
+    begun = Begun(newest="20240101000000000", pending=frozenset({"1", "2"}))
+    gate = Gate(terms=TERMS, slots=1, begun=begun)
+    assert Gate.parse(gate.render(Kind.GATE, "ab"), Kind.GATE, nonce="ab", path="x") == gate
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [{"newest": "1", "pending": [1]}, {"newest": 1, "pending": []}, {"newest": "1"}, [], None, "1"],
+)
+def test_a_gate_that_does_not_tell_what_its_write_was_planned_from_is_corrupt(begun: object) -> None:
+    plain = {"terms": TERMS.to_plain(), "slots": 1, "counted": False, "begun": begun}
+    with pytest.raises(CorruptTableError, match=r"^x: expected"):
+        Gate.parse(control_object.render(Kind.GATE, "ab", plain), Kind.GATE, nonce="ab", path="x")
 
 
 @pytest.mark.parametrize("wanted", DECISIONS)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sparkrobust.core import names
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import (
+    COMMITTING,
     TIMELINE,
     BaseFileName,
     ControlFolder,
@@ -132,6 +133,8 @@ def test_every_object_of_a_write_has_its_place_in_the_control_folder() -> None:
     assert (control.completions, control.completion(7)) == (f"{folder}/cm", f"{folder}/cm/7")
     assert (control.compared, control.decision) == (f"{folder}/compared", f"{folder}/decision")
     assert (control.rows_folder, control.rows(3)) == (f"{folder}/rows", f"{folder}/rows/3")
+    assert control.committing == f"{COMMITTING}/{folder.rpartition('/')[2]}"
+    assert ControlFolder.parse(control.committing) == control and ControlFolder.parse(COMMITTING) is None
     assert control.staged_commit("1f") == "commit-1f"
     assert ControlFolder.parse("20240101000000000-00ff") == control
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkrobust.core.instant import Action, InstantTime, State
 from sparkrobust.core.names import BaseFileName, parse_instant_file
@@ -38,6 +40,77 @@ def test_an_instant_that_is_known_to_have_ended_makes_the_timeline_that_a_listin
     instant = parse_instant_file(done)
     assert instant is not None
     assert of(*names).having(instant) == of(*names, done)
+
+
+TIMES = [f"{time}" for time in range(100, 106)]
+NAMES = [
+    f"{time}{rest}"
+    for time in TIMES
+    for rest in (
+        ".commit.requested",
+        ".inflight",
+        "_110.commit",
+        "_111.commit",
+        ".clustering.requested",
+        ".clustering.inflight",
+        "_112.replacecommit",
+        ".replacecommit.requested",
+        ".savepoint.inflight",
+        "_113.savepoint",
+        ".rollback.requested",
+        "_114.rollback",
+    )
+] + ["history", "x.commit", "1000.commit.requested", "10_15.commit"]
+SOME_NAMES = st.frozensets(st.sampled_from(NAMES))
+
+
+@given(SOME_NAMES, SOME_NAMES)
+def test_a_timeline_is_renewed_to_what_all_names_make(before: frozenset[str], now: frozenset[str]) -> None:
+    renewed = Timeline.of_names(before).renewed(now, before ^ now)
+    assert renewed == Timeline.of_names(now)
+    assert renewed == Timeline.of_names(sorted(now)) == Timeline.of_names(sorted(now, reverse=True))
+
+
+def test_a_longer_time_that_begins_as_one_that_came_stays_as_it_is() -> None:
+    before = ["1000_1001.commit", "1001.commit.requested"]
+    assert of(*before).renewed([*before, "100_101.commit"], ["100_101.commit"]) == of(
+        *before, "100_101.commit"
+    )
+
+
+def test_a_timeline_of_which_nothing_came_or_went_stays_the_same_one() -> None:
+    timeline = of("10.commit.requested")
+    assert timeline.renewed(["10.commit.requested", "history"], ["history"]) is timeline
+
+
+def test_a_timeline_of_which_very_much_came_or_went_is_renewed_too() -> None:
+    before = {f"{time}_{time + 5}.commit" for time in range(1000, 1200)}
+    now = {f"{time}_{time + 5}.commit" for time in range(1100, 1300)}
+    assert of(*before).renewed(now, before ^ now) == of(*now)
+
+
+def test_what_is_worked_out_before_it_is_asked_says_the_same() -> None:
+    names = ["10_15.commit", "20_21.commit", "30.commit.requested"]
+    timeline, other = of(*names), of(*names)
+    timeline.work_out()
+    assert timeline == other
+    assert (timeline.start, timeline.newest_time, timeline.pending) == ("10", "30", other.pending)
+
+
+@given(SOME_NAMES, st.frozensets(st.sampled_from(TIMES)))
+def test_the_completed_writes_of_some_times_are_those_in_order(
+    names: frozenset[str], times: frozenset[str]
+) -> None:
+    timeline = of(*names)
+    assert timeline.completed_at(times) == [i for i in timeline.completed_writes if i.time in times]
+    assert timeline.completed_times == {i.time for i in timeline.completed_writes}
+    for time in times:
+        for action in Action:
+            wanted = [i for i in timeline.instants if i.time == time]
+            wanted = [i for i in wanted if i.action.when_complete is action.when_complete]
+            assert timeline.find(time, action) == (wanted[0] if wanted else None)
+    moments = [moment for i in timeline.instants for moment in (i.time, i.completion or "")]
+    assert timeline.newest_time == max(moments, default="")
 
 
 def test_a_completed_clustering_is_a_replacecommit_and_a_pending_one_is_a_clustering() -> None:

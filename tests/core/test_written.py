@@ -46,14 +46,17 @@ def test_the_plain_forms_have_these_names_and_no_others() -> None:
     assert FILE.to_plain() == plain
     assert StagedFile.from_plain(plain, path="cm/0") == FILE
     whole = written()
-    assert whole.to_plain() == {"stat": whole.stat.to_plain(), "staged": plain}
+    assert whole.to_plain() == {"stat": whole.stat.to_plain(), "staged": plain, "new_keys": ""}
     assert WrittenFile.from_plain(whole.to_plain(), path="cm/0") == whole
     for wrong in (
         {**whole.to_plain(), "more": 1},
-        {"staged": plain},
-        {"stat": whole.stat.to_plain(), "staged": {**plain, "size": -1}},
-        {"stat": {}, "staged": plain},
-        {"stat": whole.stat.to_plain(), "staged": {"final": "x", "token": "x"}},
+        {"staged": plain, "new_keys": ""},
+        {"stat": whole.stat.to_plain(), "staged": plain},
+        {**whole.to_plain(), "staged": {**plain, "size": -1}},
+        {"stat": {}, "staged": plain, "new_keys": ""},
+        {**whole.to_plain(), "new_keys": "no hashes"},
+        {**whole.to_plain(), "new_keys": 1},
+        {**whole.to_plain(), "staged": {"final": "x", "token": "x"}},
     ):
         with pytest.raises(CorruptTableError, match=r"^cm/0: expected") as refused:
             WrittenFile.from_plain(wrong, path="cm/0")

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sparkrobust.coordinator.leftovers import begin_markers
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Action, InstantTime
@@ -24,6 +25,7 @@ from sparkrobust.core.names import (
     META_COLUMNS,
     BaseFileName,
     ControlFolder,
+    MarkerType,
     marker_folder,
 )
 from sparkrobust.core.view import BaseFile
@@ -96,7 +98,7 @@ def plan(
 ) -> WritePlan:
     control = ControlFolder(instant=NOW, nonce="ab")
     storage.make_staging(control.staging)
-    storage.make_folder(marker_folder(NOW))
+    storage.make_marks(marker_folder(NOW))
     storage.make_folder(control.completions)
     terms = Terms(action=Action.COMMIT, operation=OperationType.UPSERT, schema="{}")
     storage.put(control.gate, Gate(terms=terms, slots=None).render(Kind.GATE, "ab"))
@@ -182,8 +184,7 @@ def test_new_rows_become_a_file_with_meta_columns_marker_and_key_range(storage: 
     assert len(set(table["_hoodie_commit_seqno"].to_pylist())) == 3
     footer = pq.read_metadata(io.BytesIO(storage.read(f"p/{name}"))).metadata
     assert (footer[b"hoodie_min_record_key"], footer[b"hoodie_max_record_key"]) == (b"10", b"2")
-    markers = [info.path for info in storage.walk(marker_folder(NOW))]
-    assert markers == [f"{marker_folder(NOW)}/p/{name}.marker.CREATE"]
+    assert list(begin_markers(storage, NOW)) == [(f"p/{name}", MarkerType.CREATE)]
     stat = result.files[0].stat
     assert (stat.num_inserts, stat.prev_commit, stat.prev_base_file) == (3, "null", None)
 

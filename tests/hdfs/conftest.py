@@ -13,7 +13,7 @@ for suite in ("races", "cases", "reading", "writing", "staging"):
 from sparkrobust.storage.hdfs import HdfsStorage  # noqa: E402
 from tests.coordinator.writes import table  # noqa: E402
 from tests.hdfs_server import HdfsServer, hdfs  # noqa: E402
-from tests.servers import Unavailable  # noqa: E402
+from tests.skipping import or_skip  # noqa: E402
 from tests.spark.conftest import spark  # noqa: E402
 
 __all__ = ["spark", "table"]
@@ -22,11 +22,8 @@ __all__ = ["spark", "table"]
 @pytest.fixture(scope="session")
 def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     pytest.importorskip("hdfs_native", reason="hdfs-native is not installed")
-    try:
-        with hdfs(tmp_path_factory.mktemp("hdfs")) as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with or_skip(lambda: hdfs(tmp_path_factory.mktemp("hdfs"))) as server:
+        yield server
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fault_injection.servers import free_port
 from sparkrobust.coordinator import rollback
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.errors import CorruptTableError, UnavailableError
@@ -34,7 +36,6 @@ from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.resolve import storage_for
 from sparkrobust.testing import storage_races as races
 from tests.hdfs_server import BLOCK, HdfsServer
-from tests.servers import free_port
 
 QUICK = Patience(tries=3, first_pause=0.01, longest_pause=0.02)
 DAY_MS = 24 * 3600 * 1000
@@ -337,6 +338,47 @@ def test_every_block_of_a_staged_file_is_synced_before_the_next_one_begins(
         base.publish(writer.finish())
     assert synced == [BLOCK, 2 * BLOCK, len(data)]
     assert base.read("a/final") == data
+
+
+class Sized(io.BytesIO):
+    """Bytes that know how many they are, as the client's files do."""
+
+    def __len__(self) -> int:
+        return len(self.getbuffer())
+
+
+class Late:
+    """A client to which some files seem to end where their last block begins, a number of times."""
+
+    def __init__(self, client: Any, shown: int, times: int) -> None:
+        self._client, self._shown, self.times = client, shown, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def read(self, full: str) -> Any:
+        found = self._client.read(full)
+        self.times -= 1
+        return Sized(found.read(self._shown)) if self.times >= 0 else found
+
+
+@pytest.mark.parametrize("full_blocks", [0, 1])
+def test_a_file_whose_last_block_is_not_reported_yet_is_waited_for_and_never_read_short(
+    base: HdfsStorage, monkeypatch: pytest.MonkeyPatch, full_blocks: int
+) -> None:
+    data = os.urandom(full_blocks * BLOCK + 7)
+    base.put_if_absent("a/one", data)
+    for read in (base.read, lambda path: base.read_versioned(path)[0], lambda path: base.open(path).read()):
+        late = Late(raw(base), full_blocks * BLOCK, times=3)
+        with monkeypatch.context() as patched:
+            patched.setattr(hdfs_requests, "client_of", lambda settings, late=late: late)
+            assert read("a/one") == data
+        assert late.times < 0
+    with monkeypatch.context() as patched:
+        never = Late(raw(base), full_blocks * BLOCK, times=1_000)
+        patched.setattr(hdfs_requests, "client_of", lambda settings: never)
+        with pytest.raises(UnavailableError, match="last block"):
+            HdfsStorage(base.url, patience=QUICK).read("a/one")
 
 
 # -- errors --------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.spark import plain_reader
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.hdfs_settings import client_of
 from tests.interop.tables import META, OPERATION, options, pending
-from tests.spark import plain_reader
 from tests.spark.tables import DRIVER_BYTES, frame, leftovers
 from tests.spark.test_stopped_drivers import Driver, alive, until
 

@@ -28,6 +28,8 @@ LAYERS: dict[str, set[str]] = {
     "coordinator": {"errors", "core", "formats", "storage", "world", "remembered", "probe", "options"},
     "spark": {"errors", "core", "formats", "storage", "world", "probe", "options", "handles", "coordinator"},
     "testing": {"errors", "core", "formats", "storage", "world"},
+    "cli": {"errors", "storage", "world", "options", "coordinator"},
+    "__main__": {"cli"},
 }
 # Third-party packages and the only layers that may import them.
 PLACES: dict[str, set[str]] = {
@@ -39,13 +41,16 @@ PLACES: dict[str, set[str]] = {
     "botocore": {"storage"},
     "obstore": {"storage"},
     "hdfs_native": {"storage"},
+    "kazoo": {"storage"},
+    "typer": {"cli"},
+    "rich": {"cli", "spark"},
     "pyarrow": {"formats", "handles", "spark", "testing"},
     "pytest": {"testing"},
     "hypothesis": {"testing"},
     "pandas": set(),
     "numpy": set(),
 }
-OPTIONAL = {"boto3", "botocore", "fsspec", "hdfs_native", "obstore", "numpy", "rich"}
+OPTIONAL = {"boto3", "botocore", "fsspec", "hdfs_native", "kazoo", "obstore", "numpy", "rich"}
 """Packages that may be missing, so that importing them inside a function is right."""
 CHANCE = {
     "time",

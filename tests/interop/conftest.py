@@ -12,20 +12,9 @@ import pytest
 
 import sparkrobust as sr
 from tests.fixture_tables import hudi_tables
-from tests.interop.oracle import Oracle, settings_or_reason
+from tests.interop.oracle import Oracle, hudi
 
-__all__ = ["hudi_tables"]
-
-
-@pytest.fixture(scope="session")
-def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    """The real Hudi 1.1.1."""
-    found = settings_or_reason(os.environ)
-    if isinstance(found, str):
-        pytest.fail(found, pytrace=False)
-    oracle = Oracle(*found, tmp_path_factory.mktemp("oracle"))
-    yield oracle
-    oracle.close()
+__all__ = ["hudi", "hudi_tables"]
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +27,9 @@ def spark(hudi: Oracle) -> Iterator[Any]:
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC -XX:TieredStopAtLevel=1")
+        .config(
+            "spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+        )
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")

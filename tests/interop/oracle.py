@@ -7,12 +7,13 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 PYTHON = "SPARKROBUST_ORACLE_PYTHON"
 JAR = "SPARKROBUST_ORACLE_JAR"
@@ -164,6 +165,17 @@ class Oracle:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """The real Hudi 1.1.1."""
+    found = settings_or_reason(os.environ)
+    if isinstance(found, str):
+        pytest.fail(found, pytrace=False)
+    oracle = Oracle(*found, tmp_path_factory.mktemp("oracle"))
+    yield oracle
+    oracle.close()
 
 
 def _dotted(option: str) -> str:

@@ -217,6 +217,13 @@ def base_files(table: Path) -> set[str]:
     return {str(file) for file in found if ".hoodie" not in file.parts}
 
 
+def begin_marks(table: Path, instant: str) -> list[str]:
+    """A write's begin markers, relative to their folder: files, or lines as of Hudi's timeline server."""
+    folder = table / ".hoodie" / ".temp" / instant
+    lines = [line for file in folder.glob("MARKERS[0-9]*") for line in file.read_text().splitlines()]
+    return [*lines, *(str(file.relative_to(folder)) for file in folder.rglob("*.marker.*"))]
+
+
 def nothing_lies_about(table: Path) -> bool:
     """No file of a write that never was, no marker, no staged byte, no open instant."""
     done = {instant.requested for instant in completed(table)}

@@ -25,6 +25,7 @@ from tests.interop.tables import (
     assert_sane_meta,
     avro,
     base_files,
+    begin_marks,
     completed,
     model_of,
     nothing_lies_about,
@@ -140,7 +141,7 @@ def test_what_a_dead_driver_left_is_rolled_back_by_hudi_or_durable(
     assert len(made) == {"between two files": 1, "data published": 2}.get(point, 2 if durable else 0)
     lost = {name.split(".")[0] for name in pending(table)}
     assert len(lost) == (0 if durable or point == "gate opened" else 1)
-    marked = [file for time in lost for file in (table / ".hoodie/.temp" / time).rglob("*.marker.*")]
+    marked = [mark for time in lost for mark in begin_marks(table, time)]
 
     standing = [BASE, write.rows] if durable else [BASE]
     if durable and kind == "overwrite":

@@ -167,7 +167,7 @@ def test_our_write_gives_up_when_hudi_rolled_it_back_while_it_ran(
 ) -> None:
     """Hudi's single writer takes whatever is pending for dead, and without a shared lock it can't know."""
     ours.write(table, query(BASE), UPSERT)
-    where = {**POINTS, "table read again": ("make_folder", r"^asia$")}[point]
+    where = {**POINTS, "table read again": ("put_if_absent", r"^asia/\.hoodie_partition")}[point]
     with (
         pytest.raises(sr.errors.FencedError, match="rolled back by another writer"),
         driver.meets(lambda: hudi.write(table, query(NEXT), UPSERT), *where),

@@ -15,7 +15,9 @@ from sparkrobust.options import (
     READ_OPTIONS,
     REFUSED,
     Codec,
+    ConflictStrategy,
     DuplicatePolicy,
+    FailedWritesPolicy,
     KeyGenerator,
     Kind,
     MergeMode,
@@ -132,9 +134,8 @@ def test_no_key_is_listed_twice() -> None:
         ("hoodie.datasource.clustering.inline.enable", "true"),
         ("hoodie.table.cdc.enabled", "true"),
         ("hoodie.datasource.write.drop.partition.columns", "true"),
-        ("hoodie.write.concurrency.mode", "optimistic_concurrency_control"),
-        ("hoodie.write.lock.provider", "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"),
-        ("hoodie.clean.failed.writes.policy", "LAZY"),
+        ("hoodie.write.concurrency.mode", "non_blocking_concurrency_control"),
+        ("hoodie.write.lock.provider", "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"),
         ("hoodie.write.record.merge.mode", "CUSTOM"),
         ("hoodie.datasource.write.payload.class", "org.apache.hudi.common.model.PartialUpdateAvroPayload"),
         ("hoodie.datasource.write.keygenerator.class", "org.apache.hudi.keygen.CustomKeyGenerator"),
@@ -209,6 +210,16 @@ def test_options_that_contradict_each_other_are_an_error() -> None:
     )
 
 
+def test_a_lock_that_could_not_be_renewed_ten_times_is_an_error() -> None:
+    validity, renew = (
+        f"hoodie.write.lock.storage.{name}" for name in ("validity.timeout.secs", "renew.interval.secs")
+    )
+    assert "100 is less than ten times" in problems({validity: "100"})
+    assert "300 is less than ten times" in problems({renew: "31"})
+    parsed = parse({validity: "20", renew: "2"})
+    assert (parsed.lock_validity_seconds, parsed.lock_renew_seconds) == (20, 2)
+
+
 def test_the_same_thing_said_under_two_names_is_fine() -> None:
     assert parse({"hoodie.table.name": "a", "hoodie.datasource.write.table.name": "a"}).table_name == "a"
 
@@ -278,7 +289,56 @@ def test_every_listed_default_and_value_is_itself_accepted() -> None:
     for row in OPTIONS:
         for text in (row.default_text, *row.values):
             if text and row.kind is not Kind.CLASS:
-                parse({row.key: text})
+                parse({"hoodie.write.lock.provider": "FileSystemBasedLockProvider", row.key: text})
+
+
+OPTIMISTIC = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.write.lock.provider": "FileSystemBasedLockProvider",
+}
+
+
+def test_several_writers_leave_each_others_writes_alone_by_default() -> None:
+    assert parse({}).failed_writes_policy is FailedWritesPolicy.EAGER
+    assert parse(OPTIMISTIC).failed_writes_policy is FailedWritesPolicy.LAZY
+    never = parse({**OPTIMISTIC, "hoodie.clean.failed.writes.policy": "NEVER"})
+    assert never.failed_writes_policy is FailedWritesPolicy.NEVER
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"hoodie.clean.failed.writes.policy": "EAGER"}, "EAGER undoes what others write"),
+        ({"hoodie.write.lock.provider": None}, r"set hoodie\.write\.lock\.provider"),
+    ],
+)
+def test_several_writers_without_a_common_lock_or_with_an_eager_policy_are_refused(
+    more: dict[str, str | None], why: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=why):
+        parse({**OPTIMISTIC, **more})
+
+
+@pytest.mark.parametrize("package", ["", "org.apache.hudi.client.transaction."])
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        ("SimpleConcurrentFileWritesConflictResolutionStrategy", ConflictStrategy.START_TIME),
+        ("EndTimestampBasedConcurrentFileWritesConflictResolutionStrategy", ConflictStrategy.COMPLETION_TIME),
+        ("BucketIndexConcurrentFileWritesConflictResolutionStrategy", ConflictStrategy.START_TIME),
+    ],
+)
+def test_a_conflict_resolution_strategy_goes_by_hudis_name(
+    package: str, name: str, strategy: ConflictStrategy
+) -> None:
+    key = "hoodie.write.lock.conflict.resolution.strategy"
+    assert parse({key: package + name}).conflict_strategy is strategy
+
+
+def test_a_strategy_that_is_not_served_is_an_error_that_names_those_that_are() -> None:
+    key = "hoodie.write.lock.conflict.resolution.strategy"
+    with pytest.raises(InvalidOptionError, match=r"SimpleConcurrent.*, EndTimestampBased"):
+        parse({key: "PreferWriterConflictResolutionStrategy"})
 
 
 def test_parsed_options_are_frozen() -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from fault_injection.spark.class_archive import settings_folder, small_jvm
+from fault_injection.spark.cluster import Cluster
+from fault_injection.spark.places import LOOPBACK
 from tests.packaging.conftest import run
 from tools.docs import ROOT
 from tools.make_zip import build
-from tools.standalone import HOST, SMALL_JVM, StandaloneCluster
 from tools.submit import spark_home
 
 
@@ -59,21 +61,23 @@ def test_a_job_submitted_with_the_archive_writes_from_workers_that_have_only_pya
     # Neither the workers nor the driver may find the package in this folder.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": bare_python}
-    environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": HOST}
+    environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
+    environment |= {"SPARK_CONF_DIR": str(settings_folder())}
     settings = {
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.executor.memory": "600m",
         "spark.driver.memory": "600m",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": SMALL_JVM,
-        "spark.executor.extraJavaOptions": SMALL_JVM,
+        "spark.driver.extraJavaOptions": small_jvm(),
+        "spark.executor.extraJavaOptions": small_jvm(),
     }
     flags = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     job = tmp_path / "cluster_job.py"
     job.write_text((Path(__file__).parent / "cluster_job.py").read_text())
-    with StandaloneCluster(tmp_path / "cluster", python=bare_python, environment=environment) as cluster:
+    place = tmp_path / "cluster"
+    with Cluster(place, isolated=False, python=bare_python, environment=environment) as cluster:
         submit = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url, *flags]
         command = [*submit, "--py-files", str(archive), str(job), str(tmp_path / "table"), "1000"]
         said = run(command, environment, folder=tmp_path)

@@ -13,11 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.spark import plain_reader
 from sparkrobust.storage.object_store import ObjectStorage
 from tests.interop.driver import Driver, patched
 from tests.interop.tables import OPERATION, options
-from tests.servers import AzureServer, Unavailable, azurite
-from tests.spark import plain_reader
+from tests.servers import AzureServer, azurite
+from tests.skipping import or_skip
 from tests.spark.tables import DRIVER_BYTES, frame
 
 
@@ -25,11 +26,8 @@ from tests.spark.tables import DRIVER_BYTES, frame
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
     """An emulator with one container."""
     pytest.importorskip("obstore", reason="obstore is not installed")
-    try:
-        with azurite(tmp_path_factory.mktemp("azurite")) as running:
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with or_skip(lambda: azurite(tmp_path_factory.mktemp("azurite"))) as running:
+        yield running
 
 
 Fetch = Callable[[], Path]

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.spark import plain_reader
 from sparkrobust.errors import (
     InvalidInputError,
     InvalidKeyError,
@@ -18,7 +19,6 @@ from sparkrobust.errors import (
     UnsafePathError,
 )
 from tests.interop.tables import HIVE_STYLE, OPERATION, URL_ENCODE, completed, options, pending
-from tests.spark import plain_reader
 from tests.spark.tables import Subject, everything_in, frame, leftovers, refused
 
 GOOD = (1, "a", 5, "eu")

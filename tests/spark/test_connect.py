@@ -16,9 +16,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from fault_injection.servers import free_port, stop
+from fault_injection.spark import plain_reader
 from tests.interop.tables import pending
-from tests.servers import free_port, stop
-from tests.spark import plain_reader
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300

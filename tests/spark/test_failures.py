@@ -52,13 +52,14 @@ class BreaksAfter:
     """Passes so many rows on, and raises."""
 
     rows: int
+    error: Exception = ValueError("a value of the pipeline's own that it can't stand")  # noqa: RUF009
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         left = self.rows
         for batch in batches:
             if batch.num_rows >= left:
                 yield batch.slice(0, left)
-                raise ValueError("a value of the pipeline's own that it can't stand")
+                raise self.error
             left -= batch.num_rows
             yield batch
 
@@ -80,6 +81,16 @@ def test_a_task_that_raises_fails_the_write_with_the_pipelines_own_error(subject
     assert not (subject.path / "new").exists()
     subject.write("upsert", [(3, "c", 5, "eu")])
     assert subject.names() == {1: "a", 2: "b", 3: "c"}
+
+
+def test_an_error_of_ours_that_ended_a_task_is_what_the_caller_gets(subject: Subject) -> None:
+    df = subject.spark.range(0, 2000, 1, 2).selectExpr(
+        "CAST(id AS int) AS id", "CAST(id AS string) AS name", "id AS ts", "'new' AS region"
+    )
+    away = BreaksAfter(900, UnavailableError("no clear answer to put: 503 SlowDown", hint="wait a little"))
+    with refused(subject.path, UnavailableError, "503 SlowDown .wait a little"):
+        subject.save("upsert", df.mapInArrow(away, df.schema))
+    assert not pending(subject.path) and not leftovers(subject.path)
 
 
 @pytest.mark.parametrize("failures", [1, 3, 4])

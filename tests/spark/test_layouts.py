@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fault_injection.spark import plain_reader
 from tests.interop.tables import HIVE_STYLE, META, URL_ENCODE, avro, completed, options, pending
-from tests.spark import plain_reader
 from tests.spark.tables import Row, Subject, leftovers, names_of
 
 

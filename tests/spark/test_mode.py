@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.spark import plain_reader
 from sparkrobust.core.guarantees import Promise
 from sparkrobust.storage.local import LocalStorage
 from tests.interop.driver import patched
 from tests.interop.tables import OPERATION, options
-from tests.spark import plain_reader
 from tests.spark.tables import DRIVER_BYTES, frame
 
 MODE = "hoodie.write.robust.mode"

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.spark import plain_reader
 from tests.interop.tables import avro, completed, options, pending, properties, stats
-from tests.spark import plain_reader
 from tests.spark.tables import (
     COLUMNS,
     COMBINE_INSERT,

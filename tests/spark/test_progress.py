@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +140,25 @@ def test_the_log_gets_lines_where_nobody_looks_on(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records] == ["upsert into t: read, 2 s"]
 
 
+def _read_to_the_end(terminal: int) -> str:
+    """What was written to a terminal until its other side was closed."""
+    pieces = []
+    with contextlib.suppress(OSError):  # how Linux says that nobody writes any more
+        while piece := os.read(terminal, 1 << 16):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
+
+
 def test_a_bar_is_drawn_on_a_terminal_and_gone_at_the_end() -> None:
     reading, writing = os.openpty()
-    with os.fdopen(writing, "w") as terminal:
-        bar = Bar(terminal)
-        bar.show(Stand(what="upsert into t", step="write", seconds=3, done=2, slots=8))
-        bar.close()
-        terminal.flush()
-        drawn = os.read(reading, 1 << 16).decode()
+    # Read meanwhile, and to its end: on a slow machine a bar is drawn more often than a terminal can hold.
+    with ThreadPoolExecutor(1) as reader:
+        everything = reader.submit(_read_to_the_end, reading)
+        with os.fdopen(writing, "w") as terminal:
+            bar = Bar(terminal)
+            bar.show(Stand(what="upsert into t", step="write", seconds=3, done=2, slots=8))
+            bar.close()
+        drawn = everything.result()
     os.close(reading)
     assert "upsert into t: write" in drawn and "2/8 slots" in drawn
     assert drawn.rindex("\x1b[2K") > drawn.index("upsert"), "the line is wiped"

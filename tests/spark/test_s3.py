@@ -12,10 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from fault_injection.s3_server import S3Server
+from fault_injection.servers import versitygw
+from fault_injection.spark import plain_reader
 from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.interop.tables import OPERATION, options, pending
-from tests.servers import S3Server, Unavailable, versitygw
-from tests.spark import plain_reader
+from tests.skipping import or_skip
 from tests.spark.tables import DRIVER_BYTES, frame
 
 BUCKET = "tables"
@@ -25,12 +27,9 @@ BUCKET = "tables"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server with one bucket."""
     pytest.importorskip("botocore", reason="boto3 is not installed")
-    try:
-        with versitygw(tmp_path_factory.mktemp("versitygw")) as running:
-            (running.folder / BUCKET).mkdir()
-            yield running
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with or_skip(lambda: versitygw(tmp_path_factory.mktemp("versitygw"))) as running:
+        (running.folder / BUCKET).mkdir()
+        yield running
 
 
 def names(bucket_folder: Path) -> dict[int, str]:

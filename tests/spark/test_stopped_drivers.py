@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.interop.tables import completed, options, pending
+from sparkrobust.spark.interrupts import Interrupts, Terminated
+from tests.interop.tables import begin_marks, completed, options, pending
 from tests.spark.tables import Subject, everything_in, leftovers
 
 HERE = Path(__file__).parent
@@ -118,7 +119,8 @@ def test_a_write_that_is_stopped_is_rolled_back_and_one_that_was_killed_by_the_n
 
     (killed,) = {name.split(".")[0] for name in pending(table)}
     assert pending(table) == {f"{killed}.commit.requested", f"{killed}.inflight"}
-    assert list((table / ".hoodie" / ".temp" / killed).rglob("*.marker.CREATE")) and staged_files(table)
+    assert [mark for mark in begin_marks(table, killed) if mark.endswith(".marker.CREATE")]
+    assert staged_files(table)
     subject = Subject(spark, table, options(), COLUMNS)
     assert {row[0] for row in subject.rows()} == set(range(5)), "what was killed shows nowhere"
 
@@ -156,3 +158,29 @@ def test_a_disk_that_is_full_or_read_only_fails_the_write_clean(tmp_path: Path) 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1:] == ["passed"]
+
+
+def spark_fails_over(interrupt: type[BaseException]) -> BaseException:
+    """What comes out of a call to Spark that fails while something interrupts it."""
+    try:
+        try:
+            raise interrupt
+        finally:
+            raise ConnectionError("the answer is empty")
+    except ConnectionError as error:
+        return error
+
+
+def test_an_interrupt_over_which_spark_fails_is_still_one() -> None:
+    with Interrupts() as interrupts:
+        assert isinstance(interrupts.behind(spark_fails_over(Terminated)), Terminated)
+        assert interrupts.behind(spark_fails_over(ValueError)) is None
+
+
+def test_an_interrupt_after_which_the_application_writes_has_not_stopped_that_write() -> None:
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with Interrupts() as interrupts:
+            assert interrupts.behind(spark_fails_over(ValueError)) is None
+            assert interrupts.behind(spark_fails_over(KeyboardInterrupt)) is not None

@@ -12,11 +12,14 @@ for suite in ("races", "cases", "reading", "writing", "staging"):
     pytest.register_assert_rewrite(f"sparkrobust.testing.storage_{suite}")
 pytest.register_assert_rewrite("sparkrobust.testing.locks")
 
+from fault_injection.s3_server import S3Server  # noqa: E402
+from fault_injection.servers import s3  # noqa: E402
 from sparkrobust.storage.object_store import ObjectStorage  # noqa: E402
 from sparkrobust.storage.patience import Patience  # noqa: E402
 from sparkrobust.storage.s3 import S3Storage  # noqa: E402
 from sparkrobust.storage.s3_settings import S3Settings, client_of  # noqa: E402
-from tests.servers import AzureServer, S3Server, Unavailable, azurite, s3  # noqa: E402
+from tests.servers import AzureServer, azurite  # noqa: E402
+from tests.skipping import or_skip  # noqa: E402
 
 BUCKET = "tables"
 QUICK = Patience(tries=3, first_pause=0.02, longest_pause=0.1)
@@ -26,12 +29,9 @@ QUICK = Patience(tries=3, first_pause=0.02, longest_pause=0.1)
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server with one bucket."""
     pytest.importorskip("botocore", reason="boto3 is not installed")
-    try:
-        with s3(tmp_path_factory.mktemp("s3")) as server:
-            client_of(S3Settings.of(server.options(), BUCKET)).create_bucket(Bucket=BUCKET)
-            yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with or_skip(lambda: s3(tmp_path_factory.mktemp("s3"))) as server:
+        client_of(S3Settings.of(server.options(), BUCKET)).create_bucket(Bucket=BUCKET)
+        yield server
 
 
 @pytest.fixture
@@ -45,11 +45,8 @@ def s3_table(s3_server: S3Server) -> Callable[[], S3Storage]:
 def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
     """A real Azure emulator with one container."""
     pytest.importorskip("obstore", reason="obstore is not installed")
-    try:
-        with azurite(tmp_path_factory.mktemp("azurite")) as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    with or_skip(lambda: azurite(tmp_path_factory.mktemp("azurite"))) as server:
+        yield server
 
 
 @pytest.fixture

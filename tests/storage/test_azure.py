@@ -12,6 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fault_injection.proxy import (
+    Fault,
+    Proxy,
+    busy,
+    cut_body,
+    denied,
+    lose_answer,
+    lose_request,
+    not_implemented,
+    proxy_before,
+)
 from sparkrobust.errors import (
     InvalidInputError,
     InvalidOptionError,
@@ -31,7 +42,6 @@ from sparkrobust.storage.object_store import PART_SIZE, ObjectStorage
 from sparkrobust.storage.resolve import storage_for
 from tests.servers import AzureServer
 from tests.storage.conftest import QUICK
-from tests.storage.lossy_proxy import Fault, LossyProxy, lossy_proxy
 
 ENDPOINT = "fs.azure.blob.endpoint"
 PLACE = "abfss://c@account.dfs.core.windows.net/t"
@@ -40,17 +50,17 @@ SAS = f"?sv=2022-11-02&sp=rwdl&sig={SIGNATURE}&se=2030-01-01"
 
 
 @pytest.fixture(scope="module")
-def shared_proxy(azure_server: AzureServer) -> Iterator[LossyProxy]:
-    with lossy_proxy(f"http://127.0.0.1:{azure_server.port}") as proxy:
+def shared_proxy(azure_server: AzureServer) -> Iterator[Proxy]:
+    with proxy_before(f"http://127.0.0.1:{azure_server.port}") as proxy:
         yield proxy
 
 
 @pytest.fixture
-def proxy(shared_proxy: LossyProxy) -> Iterator[LossyProxy]:
+def proxy(shared_proxy: Proxy) -> Iterator[Proxy]:
     shared_proxy.seen.clear()
     yield shared_proxy
     happened = shared_proxy.all_happened()
-    shared_proxy.faults.clear()
+    shared_proxy.planned.clear()
     assert happened, "a fault of the test never happened"
 
 
@@ -66,7 +76,7 @@ def sure(azure_server: AzureServer, url: str) -> ObjectStorage:
 
 
 @pytest.fixture
-def lossy(azure_server: AzureServer, proxy: LossyProxy, url: str) -> ObjectStorage:
+def lossy(azure_server: AzureServer, proxy: Proxy, url: str) -> ObjectStorage:
     """Another handle on the same root, through the proxy."""
     options = {**azure_server.options(), ENDPOINT: f"{proxy.endpoint}/{azure_server.account}"}
     return ObjectStorage(url, options, patience=QUICK)
@@ -81,9 +91,9 @@ def staged(storage: ObjectStorage, data: bytes = b"data") -> StagedFile:
 # -- answers that get lost ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.BUSY])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer, busy])
 def test_a_creation_whose_answer_got_lost_is_known_as_our_own(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy, fault: Fault
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy, fault: Fault
 ) -> None:
     proxy.plan("PUT", fault)
     lossy.put_if_absent("a/one", b"ours")
@@ -91,9 +101,9 @@ def test_a_creation_whose_answer_got_lost_is_known_as_our_own(
 
 
 @pytest.mark.parametrize("theirs", [b"ours", b"theirs"])
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer])
 def test_a_lost_answer_does_not_make_the_object_of_somebody_else_ours(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy, fault: Fault, theirs: bytes
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy, fault: Fault, theirs: bytes
 ) -> None:
     sure.put_if_absent("a/one", theirs)
     proxy.plan("PUT", fault)
@@ -103,38 +113,38 @@ def test_a_lost_answer_does_not_make_the_object_of_somebody_else_ours(
 
 
 def test_when_no_answer_comes_at_all_the_last_look_decides(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy
 ) -> None:
-    proxy.plan("PUT", Fault.LOSE_ANSWER, Fault.BUSY, Fault.BUSY)
+    proxy.plan("PUT", lose_answer, busy, busy)
     lossy.put_if_absent("a/one", b"ours")
     assert sure.read("a/one") == b"ours"
-    proxy.plan("PUT", Fault.BUSY, Fault.LOSE_REQUEST, Fault.BUSY)
+    proxy.plan("PUT", busy, lose_request, busy)
     with pytest.raises(UnavailableError, match="503"):
         lossy.put_if_absent("a/two", b"ours")
     assert sure.stat("a/two") is None
 
 
 def test_a_replacement_whose_answer_got_lost_gives_its_version_or_is_unclear(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy
 ) -> None:
     sure.put_if_absent("a/one", b"1")
     _, version = lossy.read_versioned("a/one")
-    proxy.plan("PUT", Fault.LOSE_ANSWER)
+    proxy.plan("PUT", lose_answer)
     newer = lossy.replace_if_unchanged("a/one", b"2", version)
     assert sure.read_versioned("a/one") == (b"2", newer)
     sure.put("a/one", b"theirs")
     with pytest.raises(ChangedError):
         lossy.replace_if_unchanged("a/one", b"ours", newer)
-    proxy.plan("PUT", Fault.LOSE_REQUEST)
+    proxy.plan("PUT", lose_request)
     with pytest.raises(UnavailableError):
         lossy.replace_if_unchanged("a/one", b"ours", newer)
     assert sure.read("a/one") == b"theirs"
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.BUSY])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer, busy])
 def test_a_publish_whose_answer_got_lost_is_repeated_or_found_done(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy, fault: Fault, last: bool
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy, fault: Fault, last: bool
 ) -> None:
     file = staged(sure)
     proxy.plan("PUT", fault)
@@ -147,10 +157,10 @@ def test_a_publish_whose_answer_got_lost_is_repeated_or_found_done(
 
 
 def test_a_publish_that_never_arrives_is_unclear_and_can_be_repeated(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy
 ) -> None:
     file = staged(sure)
-    proxy.plan("PUT", Fault.BUSY, Fault.LOSE_REQUEST, Fault.BUSY)
+    proxy.plan("PUT", busy, lose_request, busy)
     with pytest.raises(UnavailableError):
         lossy.publish(file)
     assert sure.stat("a/final") is None
@@ -174,9 +184,9 @@ def test_who_copied_and_died_leaves_a_source_that_the_next_publisher_removes(sur
     assert [info.path for info in sure.walk("")] == ["a/final"]
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.CUT_BODY, Fault.BUSY])
+@pytest.mark.parametrize("fault", [lose_answer, cut_body, busy])
 def test_reading_goes_on_after_a_cut(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy, fault: Fault
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy, fault: Fault
 ) -> None:
     data = bytes(range(256)) * 2_000
     sure.put("a/one", data)
@@ -188,28 +198,28 @@ def test_reading_goes_on_after_a_cut(
         assert file.read() == data
     proxy.plan("GET", fault)
     assert [info.path for info in lossy.list("a")[0]] == ["a/one"]
-    proxy.plan("HEAD", Fault.BUSY)
+    proxy.plan("HEAD", busy)
     assert lossy.stat("a/one") is not None
 
 
 def test_a_block_whose_answer_got_lost_is_sent_again(
-    lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy
+    lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy
 ) -> None:
     data = bytes(range(256)) * 50_000
     with lossy.stage("staging", "one", "a/final") as writer:
-        proxy.plan("PUT", Fault.LOSE_ANSWER, Fault.BUSY)
+        proxy.plan("PUT", lose_answer, busy)
         writer.write(data)
         file = writer.finish()
     sure.publish(file)
     assert sure.read("a/final") == data
 
 
-def test_deleting_goes_on_after_a_cut(lossy: ObjectStorage, sure: ObjectStorage, proxy: LossyProxy) -> None:
+def test_deleting_goes_on_after_a_cut(lossy: ObjectStorage, sure: ObjectStorage, proxy: Proxy) -> None:
     for path in ("a/one", "b/two", "b/three"):
         sure.put(path, b"1")
-    proxy.plan("POST", Fault.LOSE_ANSWER, Fault.BUSY)
+    proxy.plan("POST", lose_answer, busy)
     lossy.delete("a/one")
-    proxy.plan("POST", Fault.LOSE_ANSWER)
+    proxy.plan("POST", lose_answer)
     lossy.delete_tree("b")
     assert list(sure.walk("")) == []
 
@@ -224,10 +234,10 @@ def test_a_store_that_is_not_there_is_unavailable() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "expected"),
-    [(Fault.DENIED, PermissionDeniedError), (Fault.NOT_IMPLEMENTED, UnsupportedTableError)],
+    [(denied, PermissionDeniedError), (not_implemented, UnsupportedTableError)],
 )
 def test_a_refusal_is_told_at_once(
-    lossy: ObjectStorage, proxy: LossyProxy, fault: Fault, expected: type[Exception]
+    lossy: ObjectStorage, proxy: Proxy, fault: Fault, expected: type[Exception]
 ) -> None:
     for method, use in (
         ("PUT", lambda: lossy.put_if_absent("a/one", b"1")),
@@ -239,7 +249,7 @@ def test_a_refusal_is_told_at_once(
         proxy.plan(method, fault)
         with pytest.raises(expected):
             use()
-        assert proxy.seen[0] == method
+        assert proxy.methods[0] == method
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -276,23 +286,23 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(sure: ObjectStora
             file.read(10)
 
 
-def test_what_a_file_costs_in_requests(lossy: ObjectStorage, proxy: LossyProxy) -> None:
+def test_what_a_file_costs_in_requests(lossy: ObjectStorage, proxy: Proxy) -> None:
     table = pa.table({"id": list(range(10_000)), "text": ["x" * 40] * 10_000})
     with lossy.stage("staging", "one", "a/one.parquet") as writer:
         pq.write_table(table, writer)
         file = writer.finish()
     lossy.publish(file)
-    assert proxy.seen == ["PUT", "PUT", "HEAD", "POST"]  # written, copied, looked at, its source deleted
+    assert proxy.methods == ["PUT", "PUT", "HEAD", "POST"]  # written, copied, looked at, its source deleted
     proxy.seen.clear()
     with lossy.open("a/one.parquet") as reader:
         assert pq.read_metadata(reader).num_rows == 10_000
-    assert proxy.seen == ["HEAD", "GET"]
+    assert proxy.methods == ["HEAD", "GET"]
     with lossy.open("a/one.parquet") as reader:
         assert pq.read_table(reader).equals(table)
 
 
 def test_a_large_file_is_written_in_blocks_and_read_in_few_requests(
-    lossy: ObjectStorage, proxy: LossyProxy
+    lossy: ObjectStorage, proxy: Proxy
 ) -> None:
     size = 3 * PART_SIZE + 17
     with lossy.stage("staging", "one", "a/one") as writer:
@@ -300,7 +310,7 @@ def test_a_large_file_is_written_in_blocks_and_read_in_few_requests(
             writer.write(b"x" * PART_SIZE)
         writer.write(b"y" * 17)
         lossy.publish(writer.finish())
-    assert proxy.seen == [*["PUT"] * 6, "HEAD", "POST"]
+    assert proxy.methods == [*["PUT"] * 6, "HEAD", "POST"]
     proxy.seen.clear()
     with lossy.open("a/one") as reader:
         while reader.read(1 << 16):

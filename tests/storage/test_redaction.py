@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from fault_injection.s3_server import S3Server
 from sparkrobust.errors import RobustWriteError
 from sparkrobust.storage.contract import PermissionDeniedError
 from sparkrobust.storage.resolve import storage_for
 from sparkrobust.storage.s3 import S3Storage
-from tests.servers import S3Server
 from tests.storage.conftest import BUCKET, QUICK
 
 ACCESS, SECRET, TOKEN = "AKIDEXAMPLEEXAMPLE", "wJalrXUtnFEMIbPxRfiCYEXAMPLEKEY", "FwoGZXIvYXdzEXAMPLETOKEN"

@@ -11,6 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fault_injection.proxy import (
+    Fault,
+    Proxy,
+    busy,
+    conflict,
+    cut_body,
+    denied,
+    lose_answer,
+    lose_request,
+    missing,
+    not_implemented,
+    proxy_before,
+)
+from fault_injection.s3_server import S3Server
 from sparkrobust.errors import (
     CorruptTableError,
     InvalidInputError,
@@ -30,23 +44,21 @@ from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.storage.s3_files import PART_SIZE, Upload
 from sparkrobust.storage.s3_settings import S3Settings, client_of
-from tests.servers import S3Server
 from tests.storage.conftest import BUCKET, QUICK
-from tests.storage.lossy_proxy import Fault, LossyProxy, lossy_proxy
 
 
 @pytest.fixture(scope="module")
-def shared_proxy(s3_server: S3Server) -> Iterator[LossyProxy]:
-    with lossy_proxy(s3_server.endpoint) as proxy:
+def shared_proxy(s3_server: S3Server) -> Iterator[Proxy]:
+    with proxy_before(s3_server.endpoint) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def proxy(shared_proxy: LossyProxy) -> Iterator[LossyProxy]:
+def proxy(shared_proxy: Proxy) -> Iterator[Proxy]:
     shared_proxy.seen.clear()
     yield shared_proxy
     happened = shared_proxy.all_happened()
-    shared_proxy.faults.clear()
+    shared_proxy.planned.clear()
     assert happened, "a fault of the test never happened"
 
 
@@ -62,7 +74,7 @@ def sure(s3_server: S3Server, url: str) -> S3Storage:
 
 
 @pytest.fixture
-def lossy(s3_server: S3Server, proxy: LossyProxy, url: str) -> S3Storage:
+def lossy(s3_server: S3Server, proxy: Proxy, url: str) -> S3Storage:
     """Another handle on the same root, through the proxy."""
     options = {**s3_server.options(), "fs.s3a.endpoint": proxy.endpoint}
     return S3Storage(url, options, patience=QUICK, settling=QUICK)
@@ -77,9 +89,9 @@ def staged(storage: S3Storage, data: bytes = b"data", final_path: str = "a/final
 # -- answers that get lost ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.BUSY, Fault.CONFLICT])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer, busy, conflict])
 def test_a_creation_whose_answer_got_lost_is_known_as_our_own(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy, fault: Fault
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy, fault: Fault
 ) -> None:
     proxy.plan("PUT", fault)
     lossy.put_if_absent("a/one", b"ours")
@@ -87,9 +99,9 @@ def test_a_creation_whose_answer_got_lost_is_known_as_our_own(
 
 
 @pytest.mark.parametrize("theirs", [b"ours", b"theirs"])
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer])
 def test_a_lost_answer_does_not_make_the_object_of_somebody_else_ours(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy, fault: Fault, theirs: bytes
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy, fault: Fault, theirs: bytes
 ) -> None:
     sure.put_if_absent("a/one", theirs)
     proxy.plan("PUT", fault)
@@ -99,54 +111,54 @@ def test_a_lost_answer_does_not_make_the_object_of_somebody_else_ours(
 
 
 def test_an_equal_object_without_a_mark_is_neither_ours_nor_theirs(
-    lossy: S3Storage, proxy: LossyProxy, s3_server: S3Server, url: str
+    lossy: S3Storage, proxy: Proxy, s3_server: S3Server, url: str
 ) -> None:
     key = url.removeprefix(f"s3a://{BUCKET}/") + "/a/one"
     client_of(S3Settings.of(s3_server.options(), BUCKET)).put_object(Bucket=BUCKET, Key=key, Body=b"ours")
-    proxy.plan("PUT", Fault.LOSE_REQUEST)
+    proxy.plan("PUT", lose_request)
     with pytest.raises(UnavailableError):
         lossy.put_if_absent("a/one", b"ours")
 
 
 def test_when_no_answer_comes_at_all_the_last_look_decides(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy
 ) -> None:
-    proxy.plan("PUT", Fault.LOSE_ANSWER, Fault.BUSY, Fault.BUSY)
+    proxy.plan("PUT", lose_answer, busy, busy)
     lossy.put_if_absent("a/one", b"ours")
     assert sure.read("a/one") == b"ours"
-    proxy.plan("PUT", Fault.BUSY, Fault.LOSE_REQUEST, Fault.BUSY)
+    proxy.plan("PUT", busy, lose_request, busy)
     with pytest.raises(UnavailableError, match="SlowDown"):
         lossy.put_if_absent("a/two", b"ours")
     assert sure.stat("a/two") is None
 
 
 def test_a_replacement_whose_answer_got_lost_gives_its_version(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy
 ) -> None:
     sure.put_if_absent("a/one", b"1")
     _, version = lossy.read_versioned("a/one")
-    proxy.plan("PUT", Fault.LOSE_ANSWER)
+    proxy.plan("PUT", lose_answer)
     newer = lossy.replace_if_unchanged("a/one", b"2", version)
     assert sure.read_versioned("a/one") == (b"2", newer)
 
 
 def test_a_replacement_that_may_itself_be_replaced_already_is_unclear(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy
 ) -> None:
     sure.put_if_absent("a/one", b"1")
     _, version = lossy.read_versioned("a/one")
     sure.put("a/one", b"theirs")
     with pytest.raises(ChangedError):
         lossy.replace_if_unchanged("a/one", b"ours", version)
-    proxy.plan("PUT", Fault.LOSE_REQUEST)
+    proxy.plan("PUT", lose_request)
     with pytest.raises(UnavailableError):
         lossy.replace_if_unchanged("a/one", b"ours", version)
     assert sure.read("a/one") == b"theirs"
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.BUSY, Fault.CONFLICT])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer, busy, conflict])
 def test_a_publish_whose_answer_got_lost_is_found_done(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy, fault: Fault
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy, fault: Fault
 ) -> None:
     file = staged(sure)
     proxy.plan("POST", fault)
@@ -155,10 +167,10 @@ def test_a_publish_whose_answer_got_lost_is_found_done(
 
 
 def test_a_publish_that_never_arrives_is_unclear_and_can_be_repeated(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy
 ) -> None:
     file = staged(sure)
-    proxy.plan("POST", Fault.BUSY, Fault.LOSE_REQUEST, Fault.BUSY)
+    proxy.plan("POST", busy, lose_request, busy)
     with pytest.raises(UnavailableError):
         lossy.publish(file)
     assert sure.stat("a/final") is None
@@ -167,11 +179,11 @@ def test_a_publish_that_never_arrives_is_unclear_and_can_be_repeated(
 
 
 def test_a_publish_waits_for_a_completion_that_is_still_on_its_way(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
+    lossy: S3Storage, sure: S3Storage, proxy: Proxy
 ) -> None:
     file = staged(sure)
     sure.publish(file)
-    proxy.plan("HEAD", Fault.MISSING, Fault.MISSING)
+    proxy.plan("HEAD", missing, missing)
     lossy.publish(file)
 
 
@@ -184,10 +196,8 @@ def test_a_completion_that_the_store_only_claims_is_not_believed(sure: S3Storage
         sure.publish(file)
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.CUT_BODY, Fault.BUSY])
-def test_reading_goes_on_after_a_cut(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy, fault: Fault
-) -> None:
+@pytest.mark.parametrize("fault", [lose_answer, cut_body, busy])
+def test_reading_goes_on_after_a_cut(lossy: S3Storage, sure: S3Storage, proxy: Proxy, fault: Fault) -> None:
     data = bytes(range(256)) * 2_000
     sure.put("a/one", data)
     proxy.plan("GET", fault)
@@ -198,16 +208,14 @@ def test_reading_goes_on_after_a_cut(
         assert file.read() == data
     proxy.plan("GET", fault)
     assert [info.path for info in lossy.list("a")[0]] == ["a/one"]
-    proxy.plan("HEAD", Fault.BUSY)
+    proxy.plan("HEAD", busy)
     assert lossy.stat("a/one") is not None
 
 
-def test_a_part_whose_answer_got_lost_is_sent_again(
-    lossy: S3Storage, sure: S3Storage, proxy: LossyProxy
-) -> None:
+def test_a_part_whose_answer_got_lost_is_sent_again(lossy: S3Storage, sure: S3Storage, proxy: Proxy) -> None:
     data = bytes(range(256)) * 50_000
     with lossy.stage("staging", "one", "a/final") as writer:
-        proxy.plan("PUT", Fault.LOSE_ANSWER, Fault.BUSY)
+        proxy.plan("PUT", lose_answer, busy)
         writer.write(data)
         file = writer.finish()
     assert len(Upload.of_token(file.token).parts) == 2
@@ -215,12 +223,12 @@ def test_a_part_whose_answer_got_lost_is_sent_again(
     assert sure.read("a/final") == data
 
 
-def test_deleting_goes_on_after_a_cut(lossy: S3Storage, sure: S3Storage, proxy: LossyProxy) -> None:
+def test_deleting_goes_on_after_a_cut(lossy: S3Storage, sure: S3Storage, proxy: Proxy) -> None:
     sure.put("a/one", b"1")
     sure.put("b/two", b"1")
-    proxy.plan("DELETE", Fault.LOSE_ANSWER, Fault.BUSY)
+    proxy.plan("DELETE", lose_answer, busy)
     lossy.delete("a/one")
-    proxy.plan("POST", Fault.LOSE_ANSWER)
+    proxy.plan("POST", lose_answer)
     lossy.delete_tree("b")
     assert list(sure.walk("")) == []
 
@@ -235,10 +243,10 @@ def test_a_store_that_is_not_there_is_unavailable(s3_server: S3Server) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "expected"),
-    [(Fault.DENIED, PermissionDeniedError), (Fault.NOT_IMPLEMENTED, UnsupportedTableError)],
+    [(denied, PermissionDeniedError), (not_implemented, UnsupportedTableError)],
 )
 def test_a_refusal_is_told_at_once(
-    lossy: S3Storage, proxy: LossyProxy, fault: Fault, expected: type[Exception]
+    lossy: S3Storage, proxy: Proxy, fault: Fault, expected: type[Exception]
 ) -> None:
     for method, use in (
         ("PUT", lambda: lossy.put_if_absent("a/one", b"1")),
@@ -250,7 +258,7 @@ def test_a_refusal_is_told_at_once(
         proxy.plan(method, fault)
         with pytest.raises(expected):
             use()
-        assert proxy.seen == [method]
+        assert proxy.methods == [method]
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -298,7 +306,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(sure: S3Storage) 
             file.read(10)
 
 
-def test_a_footer_is_read_with_one_request(lossy: S3Storage, proxy: LossyProxy) -> None:
+def test_a_footer_is_read_with_one_request(lossy: S3Storage, proxy: Proxy) -> None:
     table = pa.table({"id": list(range(10_000)), "text": ["x" * 40] * 10_000})
     with lossy.stage("staging", "one", "a/one.parquet") as writer:
         pq.write_table(table, writer)
@@ -306,14 +314,12 @@ def test_a_footer_is_read_with_one_request(lossy: S3Storage, proxy: LossyProxy) 
     proxy.seen.clear()
     with lossy.open("a/one.parquet") as file:
         assert pq.read_metadata(file).num_rows == 10_000
-    assert proxy.seen == ["GET"]
+    assert proxy.methods == ["GET"]
     with lossy.open("a/one.parquet") as file:
         assert pq.read_table(file).equals(table)
 
 
-def test_a_large_file_is_read_in_few_requests_and_written_in_parts(
-    lossy: S3Storage, proxy: LossyProxy
-) -> None:
+def test_a_large_file_is_read_in_few_requests_and_written_in_parts(lossy: S3Storage, proxy: Proxy) -> None:
     size = 3 * PART_SIZE + 17
     with lossy.stage("staging", "one", "a/one") as writer:
         for _ in range(3):
@@ -321,7 +327,7 @@ def test_a_large_file_is_read_in_few_requests_and_written_in_parts(
         writer.write(b"y" * 17)
         file = writer.finish()
     lossy.publish(file)
-    assert proxy.seen == ["POST", *["PUT"] * 4, "POST", "HEAD"]
+    assert proxy.methods == ["POST", *["PUT"] * 4, "POST", "HEAD"]
     proxy.seen.clear()
     with lossy.open("a/one") as reader:
         while reader.read(1 << 16):
@@ -330,28 +336,28 @@ def test_a_large_file_is_read_in_few_requests_and_written_in_parts(
     assert len(proxy.seen) <= 8
 
 
-def test_a_small_file_costs_four_requests(lossy: S3Storage, proxy: LossyProxy) -> None:
+def test_a_small_file_costs_four_requests(lossy: S3Storage, proxy: Proxy) -> None:
     lossy.publish(staged(lossy))
-    assert proxy.seen == ["POST", "PUT", "POST", "HEAD"]
+    assert proxy.methods == ["POST", "PUT", "POST", "HEAD"]
 
 
-def test_of_many_files_none_is_looked_at_that_is_plainly_done(lossy: S3Storage, proxy: LossyProxy) -> None:
+def test_of_many_files_none_is_looked_at_that_is_plainly_done(lossy: S3Storage, proxy: Proxy) -> None:
     files = [staged(lossy, final_path=f"a/{number}") for number in range(3)]
     proxy.seen.clear()
     lossy.publish_all(files)
-    assert proxy.seen == ["POST"] * 3
+    assert proxy.methods == ["POST"] * 3
     assert [lossy.read(file.final_path) for file in files] == [b"data"] * 3
 
 
-@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.CONFLICT])
+@pytest.mark.parametrize("fault", [lose_request, lose_answer, conflict])
 def test_of_many_files_one_whose_completion_was_not_plainly_answered_is_looked_at(
-    lossy: S3Storage, proxy: LossyProxy, fault: Fault
+    lossy: S3Storage, proxy: Proxy, fault: Fault
 ) -> None:
     file = staged(lossy)
     proxy.seen.clear()
     proxy.plan("POST", fault)
     lossy.publish_all([file])
-    assert proxy.seen == ["POST", "POST", "HEAD"]
+    assert proxy.methods == ["POST", "POST", "HEAD"]
     assert lossy.read(file.final_path) == b"data"
 
 

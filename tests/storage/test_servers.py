@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.servers import AzureServer, S3Server, Unavailable
+from fault_injection import servers
+from fault_injection.s3_server import S3Server
+from fault_injection.servers import Unavailable
+from tests import servers as azure
+from tests.servers import AzureServer
 
 
 @pytest.fixture
@@ -47,21 +50,21 @@ def test_the_server_is_built_once(empty_cache: Path) -> None:
 
 def test_without_npm_the_reason_says_so(empty_cache: Path) -> None:
     with pytest.raises(Unavailable, match="is not installed"):
-        servers.azurite_folder()
+        azure.azurite_folder()
 
 
 def test_an_installation_that_fails_leaves_nothing_and_says_why(empty_cache: Path) -> None:
     fake(empty_cache, "node", "exit 0")
     fake(empty_cache, "npm", "echo no such package >&2; exit 1")
     with pytest.raises(Unavailable, match="no such package"):
-        servers.azurite_folder()
+        azure.azurite_folder()
     assert [path.name for path in servers.cache_folder().iterdir()] == ["azurite.lock"]
 
 
 def test_the_emulator_listens_on_loopback_and_is_gone_afterwards(
     azure_server: AzureServer, tmp_path: Path
 ) -> None:
-    with servers.azurite(tmp_path) as second:
+    with azure.azurite(tmp_path) as second:
         assert second.port != azure_server.port
         assert servers.listens(second.port)
     assert not servers.listens(second.port)

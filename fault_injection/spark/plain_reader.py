@@ -23,9 +23,7 @@ def snapshot_files(table: Path) -> list[Path]:
             continue
         completed.add(match[1])
         if match[2] == "replacecommit":
-            with file.open("rb") as opened:
-                (record,) = fastavro.reader(opened)
-            for partition, ids in (record["partitionToReplaceFileIds"] or {}).items():
+            for partition, ids in (record_of(file)["partitionToReplaceFileIds"] or {}).items():
                 replaced |= {(partition, file_id) for file_id in ids}
     newest: dict[tuple[str, str], tuple[str, Path]] = {}
     for marker in table.rglob(".hoodie_partition_metadata"):
@@ -38,6 +36,14 @@ def snapshot_files(table: Path) -> list[Path]:
                 key = (partition, match[1])
                 newest[key] = max(newest.get(key, ("", file)), (match[2], file))
     return sorted(file for _, file in newest.values())
+
+
+def record_of(file: Path) -> dict[str, Any]:
+    """What an instant's file says."""
+    with file.open("rb") as opened:
+        (record,) = fastavro.reader(opened)
+    assert isinstance(record, dict)
+    return record
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

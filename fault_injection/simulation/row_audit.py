@@ -1,0 +1,187 @@
+"""What must hold of the rows, where writers share a table: each commit adds to what was committed before."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fault_injection.simulation.actors import Told
+from fault_injection.simulation.audit import AnyStorage, Auditor
+from fault_injection.simulation.services import Services
+from fault_injection.simulation.sharing import ManyWriters
+from sparkrobust.core.instant import WRITES, Action, State
+from sparkrobust.core.names import (
+    HEARTBEATS,
+    RECORD_KEY,
+    TIMELINE,
+    BaseFileName,
+    ControlFolder,
+    parse_instant_file,
+)
+from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
+from sparkrobust.formats.rollback import RollbackPlan
+
+Rows = dict[str, str]
+"""Key → what stands in its row."""
+
+
+class RowAuditor(Auditor):
+    """Looks at the rows after every commit, and at who rolls whom back.
+
+    Parameters
+    ----------
+    writers, services
+        Who tell what they were told, and what they are at.
+    """
+
+    def __init__(
+        self, storage: AnyStorage, read: Callable[[str], bytes], writers: ManyWriters, services: Services
+    ) -> None:
+        super().__init__(storage, read)
+        self._world, self._told, self._pulse = writers.world, writers.told, writers.pulse
+        self._services = services
+        services.is_alone = self._is_alone
+        self._expected: Rows = {}
+        """What a reader has to see by now."""
+        self._newest: dict[tuple[str, str], tuple[str, str]] = {}
+        """File group → instant and path of its newest committed file."""
+        self._replaced: set[tuple[str, str]] = set()
+        self._rows: dict[str, list[tuple[str, str]]] = {}
+        self._beats: dict[str, int] = {}
+        self._nonces: dict[str, str] = {}
+        """Instant → nonce of the write that has it."""
+        self._silent: set[str] = set()
+        """Instants whose heartbeat had expired at some moment."""
+
+    def look(self) -> None:
+        self._look_at_heartbeats()
+        super().look()
+
+    def _look_at_heartbeats(self) -> None:
+        now = self._world.clock.now_ms()
+        before, self._beats = self._beats, {}
+        for path in self._storage.paths():
+            if path.startswith(f"{HEARTBEATS}/"):
+                instant = path.rpartition("/")[2]
+                self._beats[instant] = self._storage.modified_ms(path)
+                if now - before.get(instant, now) > self._pulse.lifetime_ms:
+                    self._silent.add(instant)
+
+    def _appeared(self, path: str) -> None:
+        folder = ControlFolder.parse(path.rpartition("/")[0])
+        if folder is not None:
+            self._nonces[folder.instant] = folder.nonce
+        super()._appeared(path)
+
+    # -- who rolls back whom -------------------------------------------------------------------------------
+
+    def _instant(self, path: str) -> None:
+        before = len(self.completed)
+        super()._instant(path)
+        found = parse_instant_file(path.rpartition("/")[2])
+        assert found is not None
+        if len(self.completed) > before:
+            self._committed(found.time, path)
+        if found.action is Action.ROLLBACK and found.state is State.REQUESTED:
+            self._planned(path)
+        self._times_are_unique(path)
+
+    def _planned(self, path: str) -> None:
+        target = RollbackPlan.from_bytes(self._read(path), path=path).instant_to_rollback.commit_time
+        who = self._world.log[-1][1]
+        owner = next((told.driver for told in self._told if told.nonce == self._nonces.get(target)), "")
+        beat = self._beats.get(target)
+        lives = beat is not None and self._pulse.is_alive(beat, self._world.clock.now_ms())
+        if lives and who != owner and target not in self._silent:
+            self._say(f"{who} rolls {target} back, whose writer {owner} lives")
+
+    def _times_are_unique(self, path: str) -> None:
+        """No write has a time of another one; of a rollback's times nothing hangs on that."""
+        mine = parse_instant_file(path.rpartition("/")[2])
+        assert mine is not None
+        if mine.completion is None or mine.action not in WRITES:
+            return
+        for other_path in self._storage.paths():
+            other = parse_instant_file(other_path.rpartition("/")[2])
+            if other is None or not other_path.startswith(f"{TIMELINE}/") or other.action not in WRITES:
+                continue
+            if other.time != mine.time and mine.completion in (other.time, other.completion):
+                self._say(f"{path} has a time of {other_path}")
+
+    # -- table services ------------------------------------------------------------------------------------
+
+    def _is_alone(self, plan: str) -> None:
+        """Somebody begins to execute a plan, which nobody else does who lives."""
+        *others, me = [actor for actor, other in self._services.at_work if other == plan]
+        for other in others:
+            if other.alive and plan not in self._silent:
+                self._say(f"{me.name} executes {plan}, which {other.name} does, too")
+
+    def _is_nobody_elses(self, instant: str) -> None:
+        """A write changes no file group that a pending plan has."""
+        there = self._storage.paths()
+        for plan, group in self._services.groups.items():
+            pending = any(path.startswith(f"{TIMELINE}/{plan}.") for path in there)
+            if pending and group in self._changed(instant):
+                self._say(f"{instant} changes {group}, which the pending {plan} has")
+
+    def _changed(self, instant: str) -> set[tuple[str, str]]:
+        """The file groups that were there before."""
+        names = (file.final_path.rpartition("/") for file in self.decided[instant].files)
+        found = ((partition, BaseFileName.parse(text)) for partition, _, text in names)
+        return {(partition, name.file_id) for partition, name in found if name} & self._newest.keys()
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def _data_file(self, path: str) -> None:
+        name = BaseFileName.parse(path.rpartition("/")[2])
+        assert name is not None
+        commit = self.decided.get(name.instant)
+        if commit is None or path not in {file.final_path for file in commit.files}:
+            self._say(f"{path} is visible, and no commit was decided that names it")
+        self._rows_of(path)
+
+    def _rows_of(self, path: str) -> list[tuple[str, str]]:
+        if path not in self._rows:
+            try:
+                table = pq.read_table(
+                    io.BytesIO(self._read(path)), columns=[RECORD_KEY, "by"], use_threads=False
+                )
+            except pa.ArrowException as error:
+                self._say(f"{path} is visible, and torn: {error}")
+            keys, by = (column.to_pylist() for column in table.columns)
+            self._rows[path] = list(zip(keys, by, strict=True))
+        return self._rows[path]
+
+    def _committed(self, instant: str, path: str) -> None:
+        """A write became part of the table: its rows come on top of all that were there, and nothing else."""
+        self._is_nobody_elses(instant)
+        nonce = self._deciders[instant]
+        (told,) = (told for told in self._told if told.nonce == nonce)
+        if told.replaces:
+            self._expected = {}
+            groups = ReplaceCommitMetadata.from_bytes(self._read(path), path=path)
+            for partition, ids in groups.partition_to_replace_file_ids.items():
+                self._replaced |= {(partition, file_id) for file_id in ids}
+        self._expected |= told.rows
+        for file in self.decided[instant].files:
+            partition, _, text = file.final_path.rpartition("/")
+            name = BaseFileName.parse(text)
+            assert name is not None
+            group = partition, name.file_id
+            self._newest[group] = max(self._newest.get(group, ("", "")), (instant, file.final_path))
+        self._compare(told)
+
+    def _compare(self, told: Told) -> None:
+        found: Rows = {}
+        for group, (_, path) in self._newest.items():
+            for key, by in self._rows_of(path) if group not in self._replaced else ():
+                if key in found:
+                    self._say(f"since {told.name}, {key} stands twice, by {found[key]} and {by}")
+                found[key] = by
+        if found != self._expected:
+            wrong = sorted(found.items() ^ self._expected.items())
+            self._say(f"since {told.name} is committed, rows are not what was written: {wrong}")

@@ -1,0 +1,1 @@
+"""Real Spark made to fail at chosen points; see ``docs/chaos.md``."""

@@ -1,0 +1,1 @@
+"""The same faults for Hudi, Delta, Iceberg, plain parquet and sparkrobust, by one command."""

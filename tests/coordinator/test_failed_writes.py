@@ -1,0 +1,225 @@
+"""Who undoes and executes what among several writers (RFC-79, table services and rollbacks)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkrobust import probe
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.services import executing
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.instant import Action, State
+from sparkrobust.core.names import heartbeat_file
+from sparkrobust.errors import ConflictError
+from sparkrobust.options import FailedWritesPolicy
+from sparkrobust.probe import Point
+from sparkrobust.world import Clock
+from tests.coordinator.writers import LOCK, clustering, writer
+from tests.coordinator.writes import begun, data_files, leftovers, stage, stopped
+from tests.moments import at
+
+HOUR_MS = 3_600_000
+
+
+def die() -> None:
+    """The driver is stopped here."""
+    raise KeyboardInterrupt
+
+
+# -- failed writes -----------------------------------------------------------------------------------------
+
+
+def test_among_several_writers_a_live_write_is_spared_and_a_dead_one_is_rolled_back(table: HudiTable) -> None:
+    alive, gone = begun(writer(table)), stopped(writer(table), "staged")
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [gone.time]
+    stage(table, alive)
+    alive.commit(alive.finalize(1))
+    alive.clean_up()
+    assert len(data_files(table.storage)) == 1 and leftovers(table.storage) == []
+
+
+def test_a_single_writer_takes_every_pending_write_for_a_failed_one(table: HudiTable) -> None:
+    alive = begun(table)
+    assert [
+        one.time for one in roll_back_failed_writes(writer(table, failed_writes=FailedWritesPolicy.EAGER))
+    ] == [alive.time]
+
+
+def test_who_never_rolls_back_leaves_dead_writes_to_others(table: HudiTable) -> None:
+    gone = stopped(writer(table), "staged")
+    never = writer(table, failed_writes=FailedWritesPolicy.NEVER)
+    assert roll_back_failed_writes(never) == []
+    never.reload()
+    assert [one.time for one in never.timeline.pending] == [gone.time]
+
+
+def test_all_plans_are_made_under_the_lock_before_the_first_is_carried_out_without_it(
+    table: HudiTable,
+) -> None:
+    gone = {stopped(writer(table), stop).time for stop in ("begun", "staged", "finalized")}
+    seen: list[tuple[Point, bool]] = []
+    ours = writer(table)
+
+    def look(point: Point, facts: dict[str, Any]) -> None:
+        if point in (Point.ROLLBACK_PLANNED, Point.ABORT_DECIDED):
+            seen.append((point, ours.coordination.lock.holder() is not None))
+
+    with probe.listening(look):
+        undone = roll_back_failed_writes(ours)
+    assert {one.time for one in undone} == gone
+    assert seen == [(Point.ROLLBACK_PLANNED, True)] * 3 + [(Point.ABORT_DECIDED, False)] * 3
+    assert leftovers(table.storage) == [] and not ours.timeline.pending
+
+
+def test_a_dead_write_that_has_a_plan_gets_no_second_one(table: HudiTable) -> None:
+    gone = stopped(writer(table), "staged")
+
+    with probe.listening(at(Point.ABORT_DECIDED, die)), pytest.raises(KeyboardInterrupt):
+        roll_back_failed_writes(writer(table))
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [gone.time]
+    done = writer(table).timeline.instants
+    assert [one.state for one in done if one.action is Action.ROLLBACK] == [State.COMPLETED]
+
+
+def test_two_writers_may_carry_out_the_same_plans_at_once(table: HudiTable) -> None:
+    for stop in ("staged", "finalized"):
+        stopped(writer(table), stop)
+    problems: list[BaseException] = []
+
+    def undo() -> None:
+        try:
+            # They wait for each other, so for them time has to pass.
+            roll_back_failed_writes(writer(replace(table, clock=Clock()), lock_seconds=60))
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=undo) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    after = writer(table)
+    assert not after.timeline.pending and not data_files(table.storage) and leftovers(table.storage) == []
+    # However many rollbacks were begun, none is left half done.
+    assert all(one.state is State.COMPLETED for one in after.timeline.instants)
+
+
+def test_a_writer_that_has_begun_and_requested_nothing_yet_is_not_swept_away(table: HudiTable) -> None:
+    others = []
+
+    def sweep(point: Point, facts: dict[str, Any]) -> None:
+        if point is Point.GATE_OPENED and not others:
+            others.append(roll_back_failed_writes(writer(table)))
+
+    with probe.listening(sweep):
+        ours = writer(table)
+        write = begun(ours)
+    stage(ours, write)
+    write.commit(write.finalize(1))
+    assert others == [[]] and len(data_files(table.storage)) == 1
+
+
+# -- table services ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inflight", [False, True], ids=["requested", "inflight"])
+def test_a_removable_plan_is_rolled_back_and_gone_once_it_is_old_enough(
+    table: HudiTable, *, inflight: bool
+) -> None:
+    plan = clustering(table, removable=True, inflight=inflight)
+    assert roll_back_failed_writes(writer(table)) == []
+    table.clock.sleep(3600)
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [plan.time]
+    assert writer(table).timeline.find(plan.time, Action.CLUSTERING) is None
+
+
+def test_the_age_at_which_a_removable_plan_goes_can_be_chosen(table: HudiTable) -> None:
+    plan = clustering(table, removable=True)
+    assert roll_back_failed_writes(writer(table, rollback_delay_ms=HOUR_MS)) == []
+    assert [one.time for one in roll_back_failed_writes(writer(table, rollback_delay_ms=0))] == [plan.time]
+
+
+@pytest.mark.parametrize("inflight", [False, True], ids=["requested", "inflight"])
+def test_a_plan_that_is_not_removable_stays_however_old_it_is(table: HudiTable, *, inflight: bool) -> None:
+    plan = clustering(table, inflight=inflight)
+    table.clock.sleep(100 * 3600)
+    assert roll_back_failed_writes(writer(table)) == []
+    assert writer(table).timeline.find(plan.time, Action.CLUSTERING) is not None
+
+
+def test_a_removable_plan_that_is_being_executed_is_left_alone(table: HudiTable) -> None:
+    plan = clustering(table, removable=True)
+    table.clock.sleep(3600)
+    with executing(writer(table), plan):
+        assert roll_back_failed_writes(writer(table)) == []
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [plan.time]
+
+
+def test_a_plan_is_executed_by_one_at_a_time_and_its_heartbeat_goes_with_success_and_failure(
+    table: HudiTable,
+) -> None:
+    plan = clustering(table)
+    for problem in (None, RuntimeError("it failed")):
+        try:
+            with executing(writer(table), plan):
+                assert table.storage.stat(heartbeat_file(plan.time)) is not None
+                with pytest.raises(ConflictError, match="is being executed") as refused:
+                    executing(writer(table), plan).__enter__()
+                assert refused.value.outcome == "Retryable"
+                if problem is not None:
+                    raise problem
+        except RuntimeError as raised:
+            assert raised is problem
+        assert table.storage.stat(heartbeat_file(plan.time)) is None
+
+
+def test_the_look_at_a_plan_and_its_heartbeat_happen_under_the_lock_and_its_execution_does_not(
+    table: HudiTable,
+) -> None:
+    plan, ours = clustering(table), writer(table)
+    held: list[bool] = []
+    put = table.storage.put
+
+    def look(path: str, data: bytes) -> None:
+        held.append(table.storage.stat(LOCK) is not None)
+        put(path, data)
+
+    ours.storage.put = look  # type: ignore[method-assign]
+    with executing(ours, plan):
+        assert ours.coordination.lock.holder() is None
+    assert held and held[0]
+
+
+def test_a_removable_plan_that_was_begun_or_is_being_rolled_back_is_not_executed_again(
+    table: HudiTable,
+) -> None:
+    begun_once = clustering(table, removable=True, inflight=True)
+    with pytest.raises(ConflictError, match="was executed once"):
+        executing(writer(table), begun_once).__enter__()
+    doomed = clustering(table, removable=True)
+
+    with probe.listening(at(Point.ABORT_DECIDED, die)), pytest.raises(KeyboardInterrupt):
+        roll_back_failed_writes(writer(table, rollback_delay_ms=0))
+    with pytest.raises(ConflictError, match="is being rolled back"):
+        executing(writer(table), doomed).__enter__()
+
+
+def test_a_plan_that_is_not_removable_is_executed_again_after_an_attempt_that_failed(
+    table: HudiTable,
+) -> None:
+    plan = clustering(table, inflight=True)
+    with executing(writer(table), plan):
+        pass
+
+
+def test_a_plan_that_is_gone_is_not_executed(table: HudiTable) -> None:
+    plan = clustering(table, removable=True)
+    roll_back_failed_writes(writer(table, rollback_delay_ms=0))
+    with pytest.raises(ConflictError, match="not pending any more"):
+        executing(writer(table), plan).__enter__()
+    assert leftovers(table.storage) == []

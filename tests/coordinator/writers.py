@@ -1,0 +1,54 @@
+"""Several writers of one table, and the table services that others have scheduled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fault_injection.service_plans import plan_of
+from sparkrobust.coordinator.coordination import Coordination
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.conflicts import FileGroup
+from sparkrobust.core.instant import Action, Instant, State
+from sparkrobust.core.names import instant_file
+from sparkrobust.options import FailedWritesPolicy
+from sparkrobust.storage.locks import FileSystemLock
+from tests.coordinator.writes import begun
+
+LOCK = ".hoodie/lock"
+
+
+def writer(table: HudiTable, *, expire_seconds: float | None = None, **more: Any) -> HudiTable:
+    """The table as one of several writers has it."""
+    lock = FileSystemLock(table.storage, LOCK, expire_seconds=expire_seconds, clock=table.clock)
+    chosen = {"lock_seconds": 0, "failed_writes": FailedWritesPolicy.LAZY, **more}
+    coordination = Coordination(lock=lock, **chosen)
+    return HudiTable.open(table.storage, table.clock, table.ids, coordination=coordination)
+
+
+def clustering(
+    table: HudiTable, group: str = "p9/none", *, removable: bool = False, inflight: bool = False
+) -> Instant:
+    """A pending clustering of a file group, as any writer may have scheduled it."""
+    plan = plan_of(Action.CLUSTERING, _group(group), removable=removable)
+    return _scheduled(table, Action.CLUSTERING, plan, inflight=inflight)
+
+
+def compaction(table: HudiTable, group: str, action: Action) -> Instant:
+    return _scheduled(table, action, plan_of(action, _group(group)), inflight=False)
+
+
+def _group(path: str) -> FileGroup:
+    partition, _, file_id = path.rpartition("/")
+    return partition, file_id
+
+
+def _scheduled(table: HudiTable, action: Action, plan: bytes, *, inflight: bool) -> Instant:
+    taken = begun(table)  # for its time
+    taken.abort("only its time was wanted")
+    found = Instant(time=taken.time, action=action, state=State.REQUESTED)
+    table.storage.put_if_absent(instant_file(found), plan)
+    if inflight:
+        found = replace(found, state=State.INFLIGHT)
+        table.storage.put_if_absent(instant_file(found), b"")
+    return found
