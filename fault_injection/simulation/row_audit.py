@@ -91,7 +91,7 @@ class RowAuditor(Auditor):
 
     def _planned(self, path: str) -> None:
         target = RollbackPlan.from_bytes(self._read(path), path=path).instant_to_rollback.commit_time
-        who = self._world.log[-1][1]
+        who = self._world.whose
         owner = next((told.driver for told in self._told if told.nonce == self._nonces.get(target)), "")
         beat = self._beats.get(target)
         lives = beat is not None and self._pulse.is_alive(beat, self._world.clock.now_ms())
@@ -99,16 +99,19 @@ class RowAuditor(Auditor):
             self._say(f"{who} rolls {target} back, whose writer {owner} lives")
 
     def _times_are_unique(self, path: str) -> None:
-        """No write has a time of another one; of a rollback's times nothing hangs on that."""
+        """No completed write has a time of another one.
+
+        Who lost the lock may request a time that is taken by then, and gives it up; of a rollback's times
+        nothing hangs on that.
+        """
         mine = parse_instant_file(path.rpartition("/")[2])
         assert mine is not None
         if mine.completion is None or mine.action not in WRITES:
             return
-        for other_path in self._storage.paths():
+        for other_path in self.completed.values():
             other = parse_instant_file(other_path.rpartition("/")[2])
-            if other is None or not other_path.startswith(f"{TIMELINE}/") or other.action not in WRITES:
-                continue
-            if other.time != mine.time and mine.completion in (other.time, other.completion):
+            assert other is not None
+            if other.time != mine.time and {mine.time, mine.completion} & {other.time, other.completion}:
                 self._say(f"{path} has a time of {other_path}")
 
     # -- table services ------------------------------------------------------------------------------------

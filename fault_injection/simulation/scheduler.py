@@ -199,12 +199,15 @@ class World:
         self._living: list[Actor] = []
         self._touched = False
         """The store may be another one since the last look."""
-        self.late: list[tuple[str, Callable[[], Any]]] = []
+        self.late: list[tuple[str, str, Callable[[], Any]]] = []
+        """What is still on its way: whose it is, what, and what it does."""
         self.planned: dict[int, Fault] = {}
         """Faults at the calls of certain steps."""
         self.watches = False
         self.possible: dict[int, frozenset[Fault]] = {}
         """What could go wrong at each step, if somebody wants to know."""
+        self.whose = ""
+        """Who made the call of the last step, though the network may have been slow about it."""
         self.log: list[tuple[int, str, str, str, str]] = []
         """Step, who, call, fault, and the error that it was answered."""
         self.injected: dict[Fault, int] = {}
@@ -318,8 +321,9 @@ class World:
         self.ms += _MS_OF_A_STEP
         self._touched = False
         if self.late and (not able or self.choices.happens(0.1)):
-            what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
-            self._note("network", what, "arrives late", tried(effect))
+            sender, what, effect = self.late.pop(self.choices.among(list(range(len(self.late)))))
+            self.whose = sender
+            self._note("network", f"{sender}: {what}", "arrives late", tried(effect))
             self._touched = True
         else:
             actor = self.choices.among(able)
@@ -353,6 +357,7 @@ class World:
 
     def _step(self, actor: Actor, fault: Fault) -> None:
         effect, actor._effect = actor._effect, None
+        self.whose = actor.name
         assert actor._greenlet is not None
         if effect is None:
             self._switch(actor, actor._greenlet.switch)
@@ -367,7 +372,7 @@ class World:
         if fault in (Fault.DROPPED, Fault.LATE):
             answer = UnavailableError(f"no answer to {actor.call}")
             if fault is Fault.LATE:
-                self.late.append((f"{actor.name}: {actor.call}", effect))
+                self.late.append((actor.name, actor.call, effect))
         elif fault is Fault.BUSY:
             answer = Busy()
         else:
