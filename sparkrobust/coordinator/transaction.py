@@ -248,8 +248,7 @@ class Transaction:
             Any other: it was not decided, and can be aborted.
         """
         files = [file for marker in markers for file in marker.files]
-        changed = [_group(file) for file in files if file.stat.prev_base_file]
-        plan = self._plan(changed)
+        plan = self._plan(map(_group, files))
         same_keys = KeyCheck(self.table, plan, files)
         # What takes long on a long timeline is done while nobody waits for it, and the rest under the lock.
         self.table.look_ahead()

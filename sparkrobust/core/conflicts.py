@@ -7,6 +7,7 @@ by a table of who gives way to whom.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -155,10 +156,26 @@ class Conflict:
 
 def find_conflicts(mine: AbstractSet[FileGroup] | None, others: Iterable[Taken]) -> list[Conflict]:
     """Everything that stands in the way of a write that changes these file groups, ``None``: all of them."""
+    places = None if mine is None else {_place(group): group for group in mine}
     found = []
     for other in others:
-        if mine is None:
+        if places is None:
             found.append(Conflict(other=other, groups=()))
-        elif mine & other.groups:
-            found.append(Conflict(other=other, groups=tuple(sorted(mine & other.groups))))
+        elif both := places.keys() & set(map(_place, other.groups)):
+            found.append(Conflict(other=other, groups=tuple(sorted(places[place] for place in both))))
     return found
+
+
+_BUCKET = re.compile(r"[0-9]{8}-")
+
+
+def _place(group: FileGroup) -> FileGroup:
+    """Where the rows of a file group belong: with a bucket index its bucket, whoever made a group for it.
+
+    Such an index is the writers' affair and nowhere written down, but the ids tell: a bucket's number in
+    eight digits takes the place of a random id's first eight.  That two random ones have the same eight, all
+    of them digits, is not to be expected, and would make one write try again.
+    """
+    partition, file_id = group
+    bucket = _BUCKET.match(file_id)
+    return (partition, bucket.group()) if bucket else group

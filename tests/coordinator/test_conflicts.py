@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparkrobust.coordinator.conflicts import Plan, refuse_conflicts
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
-from sparkrobust.core.conflicts import Strategy
+from sparkrobust.core.conflicts import NOTHING, Strategy
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
-from sparkrobust.core.names import WRITER, instant_file
+from sparkrobust.core.names import WRITER, ControlFolder, instant_file
 from sparkrobust.core.write_status import OperationType, WriteStat
 from sparkrobust.errors import ConflictError
 from sparkrobust.formats.commit_metadata import CommitMetadata
+from sparkrobust.storage.local import LocalStorage
 from tests.coordinator.writers import clustering, compaction, writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, stage, terms
 
@@ -227,6 +230,22 @@ def test_files_of_another_writer_that_are_gone_already_are_a_conflict_and_not_a_
     table.storage.delete(data_files(table.storage)[0])
     with pytest.raises(ConflictError, match="cleaned since"):
         late.commit(late.finalize(1))
+
+
+def test_two_writers_that_each_make_a_file_group_for_one_bucket_conflict(hudi_tables: Path) -> None:
+    """Of the real Hudi's bucket index: nothing but the ids of its file groups tells of it."""
+    theirs = HudiTable.open(LocalStorage(str(hudi_tables / "cow_bucket_index")))
+    folder = ControlFolder(instant=InstantTime("99990101000000000"), nonce="0" * 16)
+    told = set()
+    for base in theirs.base_files():
+        bucket, _, _ = base.file_id.partition("-")
+        mine = (base.partition, f"{bucket}-2d67-4f22-9a21-e38d0456cb52-0")
+        with pytest.raises(ConflictError, match=mine[1]) as refused:
+            refuse_conflicts(theirs, Plan(folder=folder, groups=frozenset({mine}), begun=NOTHING))
+        told.add(str(refused.value))
+        elsewhere = ("another partition", mine[1])
+        refuse_conflicts(theirs, Plan(folder=folder, groups=frozenset({elsewhere}), begun=NOTHING))
+    assert len(told) > 1
 
 
 # -- conflicts with what is pending ------------------------------------------------------------------------

@@ -213,3 +213,24 @@ def test_a_write_that_replaces_the_table_conflicts_with_whatever_there_is() -> N
 
 def test_a_write_that_changes_nothing_that_was_there_conflicts_with_nobody() -> None:
     assert find_conflicts(set(), [taken(1, A)]) == []
+
+
+def test_two_file_groups_of_one_bucket_are_one_whoever_made_them() -> None:
+    mine, theirs = (("p", f"0000000{n}-2d67-4f22-9a21-e38d0456cb52-0") for n in (3, 4))
+    of_bucket_3 = ("p", "00000003-0000-0000-0000-000000000000-0")
+    found = find_conflicts({mine, theirs}, [taken(1, of_bucket_3), taken(3, ("q", mine[1]))])
+    assert [(int(one.other.instant.time), one.groups) for one in found] == [(1, (mine,))]
+
+
+@pytest.mark.parametrize(
+    "mine, other",
+    [
+        ("0000000a-2d67-4f22-9a21-e38d0456cb52-0", "0000000a-b8bf-402f-a1b5-0f21d3e3a136-0"),
+        ("000000031-2d67", "000000031-b8bf"),
+        ("00000003", "00000003-"),
+        ("0000003-2d67", "0000003-b8bf"),
+    ],
+)
+def test_ids_that_name_no_bucket_are_compared_whole(mine: str, other: str) -> None:
+    assert find_conflicts({("p", mine)}, [taken(1, ("p", other))]) == []
+    assert find_conflicts({("p", mine)}, [taken(1, ("p", mine))]) != []
