@@ -27,6 +27,7 @@ from tests.interop.tables import (
 )
 
 UPSERT = options(**{OPERATION: "upsert"})
+UPDATES = "org.apache.hudi.client.clustering.update.strategy."
 NO_FILLING = {"hoodie.parquet.small.file.limit": "0"}
 CLUSTER = "hoodie.clustering.plan.strategy.small.file.limit=104857600"
 
@@ -145,8 +146,9 @@ def test_hudi_clusters_our_file_groups_and_we_write_into_what_it_made(
     assert {found["_hoodie_file_name"] for found in seen}.isdisjoint(file.split("/")[1] for file in us_before)
 
 
+@pytest.mark.parametrize("updates", ["SparkRejectUpdateStrategy", "SparkAllowUpdateStrategy"])
 def test_we_leave_alone_what_hudi_is_about_to_cluster_and_hudi_clusters_it(
-    hudi: Oracle, ours: Any, table: Path
+    hudi: Oracle, ours: Any, table: Path, updates: str
 ) -> None:
     """Hudi rejects such an upsert by default, as the clustering would lose its rows."""
     model = written(ours, table, 3, **NO_FILLING)
@@ -155,8 +157,10 @@ def test_we_leave_alone_what_hudi_is_about_to_cluster_and_hudi_clusters_it(
     with pytest.raises(OracleError, match=r"[Nn]ot allowed to update the clustering"):
         hudi.write(table, query([row(101, "us", ts=60)]), UPSERT)
     hudi.call(f"rollback_to_instant(table => '{name}', instant_time => '{_pending_commit(table)}')")
+    # Where Hudi's own writers may update it, the clustering takes that back: so whatever is allowed to them.
+    chosen = {"hoodie.clustering.updates.strategy": UPDATES + updates}
     with pytest.raises(sr.errors.ConflictError, match="clustering"):
-        ours.write(table, query([row(101, "us", ts=60)]), UPSERT)
+        ours.write(table, query([row(101, "us", ts=60)]), {**UPSERT, **chosen})
     # new rows are no conflict: they go elsewhere
     ours.write(table, query([row(200, "us"), row(201, "asia")]), UPSERT)
     model.put([row(200, "us"), row(201, "asia")])
