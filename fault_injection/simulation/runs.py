@@ -156,17 +156,13 @@ def _begin(
         if what == "writer" and story.settings.overwrite:
             # Two writers that overwrite at once need a lock; others may take this one for dead.
             before = [one for one in others if one.name.startswith("writer")]
-            actor.ready = lambda before=before: not any(one.alive for one in before)  # type: ignore[misc]
+            actor.ready = lambda before=before: not any(one.alive for one in before)
         if story.time_stands:
             # One after the other, and what is left of one meets the next.
-            actor.ready = lambda others=others: not any(one.alive for one in others)  # type: ignore[misc]
+            actor.ready = lambda others=others: not any(one.alive for one in others)
         if what == "hudi":
             # It shares no lock with us, and so must not meet a driver that is alive, or what one has sent.
-            actor.ready = lambda others=others: (
-                not (  # type: ignore[misc]
-                    world.late or any(one.alive for one in others)
-                )
-            )
+            actor.ready = lambda others=others: not (world.late or any(one.alive for one in others))
 
 
 def _peace(world: World, pipelines: Pipelines, services: Services | None) -> None:

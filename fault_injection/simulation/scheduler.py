@@ -29,6 +29,14 @@ _MS_OF_A_STEP = 7
 _ALWAYS = frozenset((Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.DROPPED, Fault.ANSWER_LOST))
 _CHANGING_ONLY = frozenset((Fault.LATE, Fault.TWICE))
 _REPEATED_ONLY = frozenset((Fault.BUSY, Fault.BUSY_AFTER))
+_POSSIBLE = {
+    (changes, repeats): _ALWAYS
+    | (_CHANGING_ONLY if changes else frozenset())
+    | (_REPEATED_ONLY if repeats else frozenset())
+    for changes in (False, True)
+    for repeats in (False, True)
+}
+_NOTHING: frozenset[Fault] = frozenset()
 
 
 class Killed(BaseException):
@@ -71,7 +79,8 @@ class Actor:
     """One process of the simulated world."""
 
     name: str
-    ready: Callable[[], bool] = lambda: True
+    ready: Callable[[], bool] | None = None
+    """Whether it may be chosen, if that depends."""
     dead: bool = False
     ended: bool = False
     result: Any = None
@@ -92,8 +101,9 @@ class Actor:
 
     @property
     def alive(self) -> bool:
-        over = self.maker is not None and (self.stopped or not self.maker.alive)
-        return not (self.dead or self.ended or over)
+        if self.dead or self.ended:
+            return False
+        return self.maker is None or not (self.stopped or not self.maker.alive)
 
     @property
     def failed(self) -> bool:
@@ -103,9 +113,9 @@ class Actor:
     def may_meet(self) -> frozenset[Fault]:
         """What can go wrong with the call that it is about to make."""
         if self._effect is None or self.call.startswith("pause"):
-            return frozenset()
-        changing = _CHANGING_ONLY if self._changes else frozenset()
-        return _ALWAYS | changing | (_REPEATED_ONLY if self._repeats else frozenset()) | self._other.keys()
+            return _NOTHING
+        possible = _POSSIBLE[self._changes, self._repeats]
+        return possible | self._other.keys() if self._other else possible
 
 
 @dataclass
@@ -258,7 +268,7 @@ class World:
         try:
             self.pause()
         finally:
-            actor.ready = lambda: True
+            actor.ready = None
 
     @property
     def running(self) -> Actor | None:
@@ -287,17 +297,21 @@ class World:
 
     def run(self, *, steps: int, until: Callable[[], bool] = lambda: False) -> None:
         """Go on until all have ended, or wait for each other in vain."""
-        for _ in range(steps):
+        left = steps
+        while left > 0:
             if until():
                 return
             able, sleepers = self._who_is_able()
+            # While all sleep nothing changes until the first one wakes up.
+            nobody = not able and not self.late
+            if nobody and not sleepers:
+                return
+            passed = min(left, min(actor.asleep for actor in sleepers)) if nobody else 1
             for actor in sleepers:
-                actor.asleep -= 1
-            if not able and not self.late:
-                if not sleepers:
-                    return
-                continue
-            self._turn(able)
+                actor.asleep -= passed
+            left -= passed
+            if not nobody:
+                self._turn(able)
         raise Stuck(
             f"not at an end after {steps} steps: {[a.name + ': ' + a.call for a in self.actors if a.alive]}"
         )
@@ -310,7 +324,9 @@ class World:
                 gone += 1
             elif actor.asleep:
                 sleepers.append(actor)
-            elif not (actor.maker is not None and actor.maker.asleep) and actor.ready():
+            elif not (actor.maker is not None and actor.maker.asleep) and (
+                actor.ready is None or actor.ready()
+            ):
                 able.append(actor)
         if gone:
             self._living = [actor for actor in self._living if actor.alive]
