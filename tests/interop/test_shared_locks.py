@@ -26,7 +26,7 @@ from fault_injection.servers import Unavailable, s3
 from fault_injection.zookeeper_server import ZooKeeper, zookeeper
 from sparkrobust.coordinator.coordination import coordination_of
 from sparkrobust.core.names import LOCK_RECORD
-from sparkrobust.errors import LockError
+from sparkrobust.errors import LockError, UnavailableError
 from sparkrobust.options import parse
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.storage.local import LocalStorage
@@ -39,6 +39,7 @@ from sparkrobust.world import Clock, Ids
 from tests.interop.oracle import JAR, Oracle, OracleError
 from tests.interop.tables import completed, options, ordered, query, row
 
+_TRIES = 10
 ME = "20240101000000000-aa"
 SOURCES = Path(__file__).with_name("java")
 
@@ -58,17 +59,28 @@ class _Store(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         data, seen = self.rfile.read(int(self.headers["Content-Length"])), self.headers["If-Match"]
-        storage = self.server.storage
         try:
-            if seen:
-                version = storage.replace_if_unchanged(LOCK_RECORD, data, seen)
-            else:
-                storage.put_if_absent(LOCK_RECORD, data)
-                version = storage.read_versioned(LOCK_RECORD)[1]
+            version = self._put(data, seen)
         except (AlreadyExistsError, ChangedError, NotFoundError):
             self._answer(412)
         else:
             self._answer(200, b"", version)
+
+    def _put(self, data: bytes, seen: str | None) -> str:
+        """As a client that gets an unclear answer, and looks what became of it: the new version."""
+        storage = self.server.storage
+        for _ in range(_TRIES):
+            try:
+                if seen:
+                    return storage.replace_if_unchanged(LOCK_RECORD, data, seen)
+                storage.put_if_absent(LOCK_RECORD, data)
+                return storage.read_versioned(LOCK_RECORD)[1]
+            except UnavailableError:
+                with contextlib.suppress(NotFoundError):
+                    found, version = storage.read_versioned(LOCK_RECORD)
+                    if found == data:
+                        return version
+        raise AssertionError(f"no clear answer in {_TRIES} tries")
 
     def _answer(self, status: int, data: bytes = b"", version: str = "") -> None:
         self.send_response(status)

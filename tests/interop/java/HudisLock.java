@@ -13,13 +13,21 @@ import org.apache.hudi.common.lock.LockProvider;
 public class HudisLock {
   private static final int PATIENCE_SECONDS = 60;
 
-  public static void main(String[] given) throws Exception {
+  public static void main(String[] given) {
     Properties settings = new Properties();
     for (String setting : given) {
       int sign = setting.indexOf('=');
       settings.setProperty(setting.substring(0, sign), setting.substring(sign + 1));
     }
-    LockProvider<?> lock = new StorageBasedLockProvider(new LockConfiguration(settings), null);
+    try {
+      obey(new StorageBasedLockProvider(new LockConfiguration(settings), null));
+    } catch (Throwable error) {
+      error.printStackTrace();
+      System.exit(1); // the provider's own thread would go on, and nobody learn of it
+    }
+  }
+
+  private static void obey(LockProvider<?> lock) throws Exception {
     BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
     System.out.println("ready");
     for (String line = orders.readLine(); line != null; line = orders.readLine()) {
