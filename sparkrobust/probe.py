@@ -24,6 +24,8 @@ class Point(Enum):
     REQUESTED = "requested"
     INFLIGHT = "inflight"
     STAGE_ENDED = "stage ended"
+    OVERTAKEN = "overtaken"
+    """Other writers have changed file groups of the write, whose slots (now so many) are done again."""
     GATE_CLOSED = "gate closed"
     """The finalize marker is there, the gate is gone, what was staged is sealed."""
     MARKERS_READ = "markers read"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from sparkrobust.coordinator.heartbeat import living
@@ -21,7 +21,8 @@ from sparkrobust.core.conflicts import (
     work_of,
 )
 from sparkrobust.core.instant import Instant, InstantTime, State
-from sparkrobust.core.names import WRITE_ID, WRITER, ControlFolder, instant_file
+from sparkrobust.core.names import WRITER, ControlFolder, instant_file
+from sparkrobust.core.write_status import WriteStat
 from sparkrobust.errors import ConflictError, RobustWriteError
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.storage.contract import NotFoundError
@@ -42,11 +43,23 @@ class Plan:
     begun: Begun
     seen: frozenset[InstantTime] | None = None
     """The completed writes that it was planned with, where its driver is the one that planned it."""
+    made_from: Mapping[FileGroup, str] = field(default_factory=dict)
+    """Of the file groups that were done again while it ran, the instants of the files that they come from."""
+
+
+def group_of(stat: WriteStat) -> FileGroup:
+    """The file group that a file belongs to."""
+    return stat.partition_path or "", stat.file_id
 
 
 def refuse_conflicts(table: HudiTable, plan: Plan) -> None:
     """``ConflictError`` if another instant stands in the way; to be called under the lock, after a reload."""
-    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, _candidates(table, plan))))
+    _refuse(table, plan, conflicts_of(table, plan))
+
+
+def conflicts_of(table: HudiTable, plan: Plan) -> list[Conflict]:
+    """What stands in the way as of the last reload."""
+    return find_conflicts(plan.groups, _taken(table, _candidates(table, plan)), plan.made_from)
 
 
 def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
@@ -63,7 +76,7 @@ def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
         if work_of(other) is Work.INGESTION and other.time < plan.folder.instant and other.time in alive
     ]
     candidates = [*_candidates(table, plan), *running]
-    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, candidates)))
+    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, candidates), plan.made_from))
 
 
 def completed_since(table: HudiTable, plan: Plan) -> list[Instant]:
@@ -107,7 +120,7 @@ def _workload(table: HudiTable, pending: Instant) -> CommitMetadata:
 
 
 def _of_commit(instant: Instant, metadata: CommitMetadata) -> Taken:
-    groups = {(stat.partition_path or "", stat.file_id) for stat in metadata.write_stats if stat.file_id}
+    groups = {group_of(stat) for stat in metadata.write_stats if stat.file_id}
     if isinstance(metadata, ReplaceCommitMetadata):
         replaced = metadata.partition_to_replace_file_ids.items()
         groups |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
@@ -163,11 +176,3 @@ def read_ahead(table: HudiTable, plan: Plan) -> None:
     for other in completed_since(table, plan):
         with suppress(RobustWriteError):  # who needs it is told
             table.commit(other)
-
-
-def find_write(table: HudiTable, write_id: str, besides: Set[InstantTime] = frozenset()) -> Instant | None:
-    """The completed write of this id, if the active timeline has one, besides those of which it is known."""
-    for instant in reversed(table.timeline.completed_at(table.timeline.completed_times - besides)):
-        if table.commit(instant).extra_metadata.get(WRITE_ID) == write_id:
-            return instant
-    return None

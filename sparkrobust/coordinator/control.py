@@ -89,6 +89,9 @@ class Control:
             # through the end of the write, and its cleaning up.
             if first and storage.stat(folder.gate) is None:
                 raise self._given_up()
+            # Who took this driver for dead may have closed it before some slots were done again.
+            if not first and self.gate() != gate:
+                raise self._given_up()
             storage.delete(folder.gate)
             storage.seal(folder.staging, folder.sealed)
         except NotFoundError as error:

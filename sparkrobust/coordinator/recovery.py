@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sparkrobust.coordinator.conflicts import find_write
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.heartbeat import seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import finish_decided, roll_back
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.coordinator.write_ids import WrittenEarlier, find_write
 from sparkrobust.core.instant import WRITES, Instant, InstantTime
 from sparkrobust.core.names import WRITE_ID
 from sparkrobust.core.outcome import WriteResult
@@ -96,7 +96,9 @@ def _completed(table: HudiTable, control: Control) -> bool:
     gate = control.gate()
     if gate is not None and gate.counted and not control.is_compared():
         return False  # whether its rows are all there only its driver could tell
-    if gate is None or gate.slots is None or len(control.completions(range(gate.slots))) < gate.slots:
+    if gate is None or gate.slots is None:
+        return False
+    if len(control.completions(gate.standing)) < gate.slots - len(gate.superseded):
         return False
     transaction = Transaction.of_another(table, control.folder, gate)
     try:

@@ -15,12 +15,13 @@ out what was decided meanwhile, and what a caller is told is what stands on the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.conflicts import (
     Plan,
-    find_write,
+    group_of,
     read_ahead,
     refuse_conflicts,
     refuse_conflicts_early,
@@ -33,14 +34,18 @@ from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
+from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
+from sparkrobust.coordinator.write_ids import asked_beforehand, refuse_if_written
 from sparkrobust.core.conflicts import Begun, FileGroup
 from sparkrobust.core.decision import Abort, Commit, NewProperties
+from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Instant, InstantTime, State
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
-from sparkrobust.core.names import NONCE, WRITE_ID, ControlFolder, heartbeat_file, instant_file
+from sparkrobust.core.names import NONCE, ControlFolder, heartbeat_file, instant_file
+from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import (
@@ -59,14 +64,6 @@ _TRIES = 5
 _PAUSE_SECONDS = 1.0
 
 
-class WrittenEarlier(Exception):
-    """A write of the same id is durable; this one was not decided, and is to be aborted."""
-
-    def __init__(self, instant: Instant) -> None:
-        super().__init__(f"{instant} has the same write id")
-        self.instant = instant
-
-
 class Transaction:
     """A write from its first trace on the timeline to its end."""
 
@@ -80,6 +77,7 @@ class Transaction:
         # What it was planned from; what is completed since then may stand in the way.
         self._begun_at = Begun.at(table.timeline)
         self._seen: frozenset[InstantTime] | None = table.timeline.completed_times
+        self._superseded: dict[int, int] = {}
         self.done: Instant | None = None
         """The completed instant, once the write is durable."""
         self.fenced: FencedError | None = None
@@ -90,6 +88,7 @@ class Transaction:
         """A write that another driver has begun, to be ended by this one."""
         transaction = cls(table, gate.terms, folder)
         transaction._counted, transaction._begun_at, transaction._seen = gate.counted, gate.begun, None
+        transaction._superseded = dict(gate.superseded)
         transaction._begun = transaction._requested = True
         return transaction
 
@@ -131,6 +130,19 @@ class Transaction:
     def refuse_conflicts_early(self, groups: Iterable[FileGroup]) -> None:
         """``ConflictError`` if another writer is about to change these file groups, or has, by now."""
         refuse_conflicts_early(self.table, self._plan(groups))
+
+    def redo(self, slots: Sequence[Slot], reads: Reads) -> dict[int, Slot]:
+        """Before :meth:`finalize`: by number, what is done in place of slots that others are in the way of.
+
+        None where only the whole write can be made again, which :meth:`commit` tells.
+        """
+        plan, found = self._plan((slot.partition, slot.file_id(0)) for slot in slots), {}
+        with contextlib.suppress(RobustWriteError):  # it would be to spare work: who can't look goes on
+            found = slots_to_redo(self.table, plan, reads, self.terms.schema, slots, self._superseded)
+        if found:
+            self._superseded |= {old: new.index for old, new in found.items()}
+            reached(Point.OVERTAKEN, instant=self.time, folder=self.folder, slots=len(slots) + len(found))
+        return found
 
     def _plan(self, groups: Iterable[FileGroup]) -> Plan:
         changed = None if self.terms.replaces_table else frozenset(groups)
@@ -194,17 +206,23 @@ class Transaction:
         self._heartbeat = Heartbeat(self.table, folder.instant)
 
     def finalize(self, slots: int) -> list[CompletionMarker]:
-        """Close the gate, and read what every slot came to; no attempt writes from here on.
+        """Close the gate, and read what every slot came to that counts; no attempt writes from here on.
+
+        Parameters
+        ----------
+        slots
+            How many there are, those included that others were done in place of.
 
         Raises
         ------
         IndeterminateInputError
             A slot was not done, though the stage has ended: it got no rows.
         """
-        self._control.close_gate(self._gate(slots))
+        gate = replace(self._gate(slots), superseded=self._superseded)
+        self._control.close_gate(gate)
         reached(Point.GATE_CLOSED, instant=self.time)
-        found = self._control.completions(range(slots))
-        missing = slots - len(found)
+        found = self._control.completions(gate.standing)
+        missing = slots - len(gate.superseded) - len(found)
         if missing:
             self._refuse_if_ended()
             raise IndeterminateInputError(
@@ -232,10 +250,10 @@ class Transaction:
         IndeterminateInputError
             The input gave other rows when it was read again.
         """
-        refuse_lost_rows(markers, expected)
+        refuse_lost_rows(markers, expected, self._superseded)
         self._control.put_compared()
 
-    def commit(self, markers: Iterable[CompletionMarker]) -> None:
+    def commit(self, markers: Collection[CompletionMarker]) -> None:
         """Decide that the write becomes part of the table, and make it so.
 
         Raises
@@ -248,11 +266,12 @@ class Transaction:
             Any other: it was not decided, and can be aborted.
         """
         files = [file for marker in markers for file in marker.files]
-        plan = self._plan(map(_group, files))
+        plan = self._plan(group_of(file.stat) for file in files)
+        plan = replace(plan, made_from=made_from(markers, self._superseded))
         same_keys = KeyCheck(self.table, plan, files)
         # What takes long on a long timeline is done while nobody waits for it, and the rest under the lock.
         self.table.look_ahead()
-        asked = self._asked_beforehand()
+        asked = asked_beforehand(self.table, self.terms)
         same_keys.refuse_beforehand()
         read_ahead(self.table, plan)
         with locked(self.table, self._owner, of=self.folder) as grip, self._saying_so():
@@ -284,7 +303,7 @@ class Transaction:
         finish_undone(table, self.folder)
         table.reload()
         self._refuse_if_given_up()
-        self._refuse_if_written(besides=asked)
+        refuse_if_written(table, self.terms, besides=asked)
         stats = [file.stat for file in files]
         refuse_conflicts(table, plan)
         same_keys.refuse()
@@ -337,20 +356,6 @@ class Transaction:
                 outcome="Retryable",
                 hint="write again",
             )
-
-    def _asked_beforehand(self) -> Set[InstantTime]:
-        """The completed writes that are known to be none of this job's."""
-        with contextlib.suppress(RobustWriteError):  # some may have been archived; it is asked again
-            self._refuse_if_written()
-            return self.table.timeline.completed_times
-        return frozenset()
-
-    def _refuse_if_written(self, besides: Set[InstantTime] = frozenset()) -> None:
-        """Another run of the same job may have been faster than this one, by a write besides these."""
-        name = self.terms.extra.get(WRITE_ID)
-        found = None if name is None else find_write(self.table, name, besides)
-        if found is not None:
-            raise WrittenEarlier(found)
 
     def _new_properties(self) -> NewProperties | None:
         after = self.terms.new_properties
@@ -493,7 +498,3 @@ class Transaction:
             elif not roll_back(self.table, mine, reason):
                 self.done = self.table.timeline.find(self.time, self.terms.action)
         return self.done is None
-
-
-def _group(file: WrittenFile) -> FileGroup:
-    return file.stat.partition_path or "", file.stat.file_id

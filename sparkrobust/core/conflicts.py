@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from sparkrobust.core.instant import Action, Instant, InstantTime
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.timeline import Timeline
 
 FileGroup: TypeAlias = "tuple[str, str]"
@@ -154,16 +154,34 @@ class Conflict:
     """The file groups that both change; none where one of them replaces the whole table."""
 
 
-def find_conflicts(mine: AbstractSet[FileGroup] | None, others: Iterable[Taken]) -> list[Conflict]:
-    """Everything that stands in the way of a write that changes these file groups, ``None``: all of them."""
+def find_conflicts(
+    mine: AbstractSet[FileGroup] | None, others: Iterable[Taken], made_from: Mapping[FileGroup, str]
+) -> list[Conflict]:
+    """Everything that stands in the way of a write that changes these file groups, ``None``: all of them.
+
+    Parameters
+    ----------
+    made_from
+        The file groups whose files were made again while the write ran, with the instants of the files that
+        they were made from: a group's versions come one after the other, so they hold what was before.
+    """
     places = None if mine is None else {_place(group): group for group in mine}
     found = []
     for other in others:
         if places is None:
             found.append(Conflict(other=other, groups=()))
-        elif both := places.keys() & set(map(_place, other.groups)):
+            continue
+        theirs: AbstractSet[FileGroup] = other.groups
+        if made_from and is_plain_write(other.instant):
+            theirs = {group for group in theirs if other.instant.time > made_from.get(group, "")}
+        if both := places.keys() & set(map(_place, theirs)):
             found.append(Conflict(other=other, groups=tuple(sorted(places[place] for place in both))))
     return found
+
+
+def is_plain_write(other: Instant) -> bool:
+    """Whether an instant has added versions to file groups, and has taken none away."""
+    return other.state is State.COMPLETED and other.action is Action.COMMIT
 
 
 _BUCKET = re.compile(r"[0-9]{8}-")

@@ -11,7 +11,7 @@ Completion markers are put if absent, whole and durable; none is ever replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -22,6 +22,7 @@ from sparkrobust.core.fields import Fields, is_text
 from sparkrobust.core.instant import Action, InstantTime
 from sparkrobust.core.names import BaseFileName, ControlFolder, joined
 from sparkrobust.core.partition_path import problem_with
+from sparkrobust.core.redo import done_last
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import IndeterminateInputError
@@ -87,28 +88,50 @@ class Gate:
     """Its driver knows which rows the slots must have together, and says so when it has compared them."""
     begun: Begun = NOTHING
     """What it was planned from, for whoever commits it."""
+    superseded: Mapping[int, int] = field(default_factory=dict)
+    """Slots that do not count, each with the one that was done in its place; the gate knows of none."""
+
+    @property
+    def standing(self) -> Iterator[int]:
+        """The slots that count."""
+        return (slot for slot in range(self.slots or 0) if slot not in self.superseded)
 
     def render(self, kind: Kind, nonce: str) -> bytes:
         plain = {"terms": self.terms.to_plain(), "slots": self.slots, "counted": self.counted}
         begun = {"newest": self.begun.newest, "pending": sorted(self.begun.pending)}
-        return control_object.render(kind, nonce, {**plain, "begun": begun})
+        superseded = [list(pair) for pair in sorted(self.superseded.items())]
+        return control_object.render(kind, nonce, {**plain, "begun": begun, "superseded": superseded})
 
     @classmethod
     def parse(cls, data: bytes, kind: Kind, *, nonce: str, path: str) -> Gate:
         plain = control_object.parse(data, kind, nonce=nonce, path=path)
-        found = Fields(plain, {"terms", "slots", "counted", "begun"}, path=path)
+        found = Fields(plain, {"terms", "slots", "counted", "begun", "superseded"}, path=path)
         terms = Terms.from_plain(found.plain("terms"), path=path)
         slots = found.optional("slots", found.count)
         begun = Fields(found.plain("begun"), {"newest", "pending"}, path=path)
         pending = begun.items("pending")
         if not all(map(is_text, pending)):
             begun.refuse("instants", pending)
+        superseded = found.items("superseded")
+        if not all(_is_in_place(one, slots or 0) for one in superseded) or (superseded and kind is Kind.GATE):
+            found.refuse("slots, and those that were done in their place", superseded)
+        if len(dict(superseded)) < len(superseded) or len({new for _, new in superseded}) < len(superseded):
+            found.refuse("each slot in the place of one", superseded)
         return cls(
             terms=terms,
             slots=slots,
             counted=found.flag("counted"),
             begun=Begun(newest=begun.text("newest"), pending=frozenset(pending)),
+            superseded=dict(superseded),
         )
+
+
+def _is_in_place(pair: object, slots: int) -> bool:
+    """Whether it is a slot, and one that came after it."""
+    if not (isinstance(pair, list) and len(pair) == 2 and all(type(one) is int for one in pair)):
+        return False
+    old, new = pair
+    return bool(0 <= old < new < slots)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,13 +289,18 @@ def refuse_other_rows(marker: CompletionMarker, again: Fingerprint, *, path: str
 
 
 def refuse_lost_rows(
-    markers: Iterable[CompletionMarker], expected: Iterable[tuple[Set[int], Fingerprint]]
+    markers: Iterable[CompletionMarker],
+    expected: Iterable[tuple[Set[int], Fingerprint]],
+    superseded: Mapping[int, int],
 ) -> None:
-    """``IndeterminateInputError`` unless the slots together got the rows that were counted before."""
+    """``IndeterminateInputError`` unless the slots together got the rows that were counted before.
+
+    A slot that was done in the place of another one must have its rows.
+    """
     given = {marker.slot: marker.input for marker in markers}
     for slots, rows in expected:
         found = NO_ROWS
         for slot in slots:
-            found = found.plus(given[slot])
+            found = found.plus(given[done_last(slot, superseded)])
         if not rows.agrees_with(found):
             raise other_rows(f"a set of {len(slots)} slots", rows, found)

@@ -40,6 +40,8 @@ class WriteResult:
     """How its files became visible: ``rename``, ``multipart``, ``copy``, or ``direct`` (fewer promises)."""
     slots: int = 0
     """Units of the write that completed as a whole."""
+    slots_redone: int = 0
+    """How often one of them was done again, since another writer was faster to change its file group."""
     attempts_reused: int = 0
     """Attempts that found their slot done, and wrote nothing."""
     files_discarded: int = 0
@@ -82,6 +84,8 @@ class WriteResult:
         undone = f", {len(self.rolled_back)} failed writes rolled back" if self.rolled_back else ""
         if self.attempts_reused or self.files_discarded:
             undone += f", {self.attempts_reused} attempts reused, {self.files_discarded} files discarded"
+        if self.slots_redone:
+            undone += f", {self.slots_redone} slots redone"
         return (
             f"{self.operation} into {self.path}: committed as {self.instant}; rows {self.inserted} inserted, "
             f"{self.updated} updated, {self.deleted} deleted; files {self.files_created} new, "
@@ -101,6 +105,7 @@ class WriteResult:
                 "slots / attempts reused / files discarded",
                 f"{self.slots} / {self.attempts_reused} / {self.files_discarded}",
             ),
+            *([("slots redone", self.slots_redone)] if self.slots_redone else ()),
             *((f"seconds: {step}", f"{took:.3f}") for step, took in self.seconds.items()),
         ]
         cells = "".join(

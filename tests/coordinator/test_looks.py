@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sparkrobust import probe
-from sparkrobust.coordinator.conflicts import find_write
 from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.coordinator.write_ids import WrittenEarlier, find_write
 from sparkrobust.core.instant import Instant, State
 from sparkrobust.core.names import TIMELINE, WRITE_ID, instant_file
 from sparkrobust.core.timeline import Timeline

@@ -45,7 +45,7 @@ BY_THE_LOCK_ALONE = (".rollback", ".rollback.requested")
 times, and readers take either.  So it is not asked what comes of a pause right before one is put."""
 POINTS = {point.value for point in Point}
 OF_TASKS_AND_SPARK = {Point.GATE_SEEN, Point.FILE_BEGUN, Point.FILES_STAGED, Point.SLOT_DONE}
-OF_TASKS_AND_SPARK |= {Point.STEP_BEGUN, Point.STAGE_ENDED}
+OF_TASKS_AND_SPARK |= {Point.STEP_BEGUN, Point.STAGE_ENDED, Point.OVERTAKEN}
 
 
 @dataclass(frozen=True, kw_only=True)

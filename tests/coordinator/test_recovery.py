@@ -10,7 +10,8 @@ from sparkrobust import probe
 from sparkrobust.coordinator.recovery import Fate, earlier_result, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID

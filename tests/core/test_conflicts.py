@@ -198,27 +198,27 @@ def taken(time: int, *groups: tuple[str, str]) -> Taken:
 
 def test_every_conflict_is_found_with_all_its_file_groups() -> None:
     others = [taken(1, A, B), taken(3, C), taken(5, B)]
-    found = find_conflicts({A, B}, others)
+    found = find_conflicts({A, B}, others, {})
     assert [(int(one.other.instant.time), one.groups) for one in found] == [(1, (A, B)), (5, (B,))]
 
 
 def test_the_same_id_in_another_partition_is_another_file_group() -> None:
-    assert find_conflicts({A}, [taken(1, C)]) == []
+    assert find_conflicts({A}, [taken(1, C)], {}) == []
 
 
 def test_a_write_that_replaces_the_table_conflicts_with_whatever_there_is() -> None:
-    found = find_conflicts(None, [taken(1), taken(3, A)])
+    found = find_conflicts(None, [taken(1), taken(3, A)], {})
     assert [one.groups for one in found] == [(), ()]
 
 
 def test_a_write_that_changes_nothing_that_was_there_conflicts_with_nobody() -> None:
-    assert find_conflicts(set(), [taken(1, A)]) == []
+    assert find_conflicts(set(), [taken(1, A)], {}) == []
 
 
 def test_two_file_groups_of_one_bucket_are_one_whoever_made_them() -> None:
     mine, theirs = (("p", f"0000000{n}-2d67-4f22-9a21-e38d0456cb52-0") for n in (3, 4))
     of_bucket_3 = ("p", "00000003-0000-0000-0000-000000000000-0")
-    found = find_conflicts({mine, theirs}, [taken(1, of_bucket_3), taken(3, ("q", mine[1]))])
+    found = find_conflicts({mine, theirs}, [taken(1, of_bucket_3), taken(3, ("q", mine[1]))], {})
     assert [(int(one.other.instant.time), one.groups) for one in found] == [(1, (mine,))]
 
 
@@ -232,5 +232,5 @@ def test_two_file_groups_of_one_bucket_are_one_whoever_made_them() -> None:
     ],
 )
 def test_ids_that_name_no_bucket_are_compared_whole(mine: str, other: str) -> None:
-    assert find_conflicts({("p", mine)}, [taken(1, ("p", other))]) == []
-    assert find_conflicts({("p", mine)}, [taken(1, ("p", mine))]) != []
+    assert find_conflicts({("p", mine)}, [taken(1, ("p", other))], {}) == []
+    assert find_conflicts({("p", mine)}, [taken(1, ("p", mine))], {}) != []

@@ -115,9 +115,51 @@ def test_a_gate_tells_what_its_write_was_planned_from() -> None:
     [{"newest": "1", "pending": [1]}, {"newest": 1, "pending": []}, {"newest": "1"}, [], None, "1"],
 )
 def test_a_gate_that_does_not_tell_what_its_write_was_planned_from_is_corrupt(begun: object) -> None:
-    plain = {"terms": TERMS.to_plain(), "slots": 1, "counted": False, "begun": begun}
+    plain = {"terms": TERMS.to_plain(), "slots": 1, "counted": False, "begun": begun, "superseded": []}
     with pytest.raises(CorruptTableError, match=r"^x: expected"):
         Gate.parse(control_object.render(Kind.GATE, "ab", plain), Kind.GATE, nonce="ab", path="x")
+
+
+@pytest.mark.parametrize("superseded", [{}, {0: 3}, {2: 3, 0: 4, 3: 5}])
+def test_a_finalize_marker_tells_which_slots_others_were_done_in_place_of(superseded: dict[int, int]) -> None:
+    one = Gate(terms=TERMS, slots=6, superseded=superseded)
+    data = one.render(Kind.FINALIZE, "ab")
+    assert Gate.parse(data, Kind.FINALIZE, nonce="ab", path="x") == one
+    assert set(one.standing) == set(range(6)) - superseded.keys()
+    assert data == Gate(terms=TERMS, slots=6, superseded=dict(sorted(superseded.items()))).render(
+        Kind.FINALIZE, "ab"
+    )
+
+
+@pytest.mark.parametrize("slots", [None, 0])
+def test_a_gate_that_does_not_tell_its_slots_has_none_that_count(slots: int | None) -> None:
+    assert list(Gate(terms=TERMS, slots=slots).standing) == []
+
+
+ODD_PLACES: list[object] = [
+    *(None, {}, {"0": 1}, "0", 0, [0], ["01"], [None], [{}], [[]], [[0]], [[0, 1, 2]], [["0", "1"]]),
+    *([[0.0, 1.0]], [[False, True]], [[-1, 1]], [[0, 0]], [[1, 0]], [[0, 6]], [[5, 1 << 70]]),
+    *([[0, 3], [0, 4]], [[0, 3], [1, 3]], [[0, 3], [0, 3]], [[0, [3]]]),
+]
+
+
+@pytest.mark.parametrize("superseded", ODD_PLACES, ids=str)
+def test_a_slot_is_done_in_the_place_of_one_that_was_before_it_and_of_no_other(superseded: object) -> None:
+    def change(body: Any) -> None:
+        body.update(slots=6, superseded=superseded)
+
+    with pytest.raises(CorruptTableError, match=r"^x: expected"):
+        parse(Kind.FINALIZE, resealed(Kind.FINALIZE, change))
+
+
+def test_nothing_was_done_again_while_the_slots_are_not_known_or_the_gate_still_stands() -> None:
+    for kind, slots in ((Kind.FINALIZE, None), (Kind.GATE, 6)):
+
+        def change(body: Any, slots: int | None = slots) -> None:
+            body.update(slots=slots, superseded=[[0, 3]])
+
+        with pytest.raises(CorruptTableError, match="done in their place"):
+            parse(kind, resealed(kind, change))
 
 
 @pytest.mark.parametrize("wanted", DECISIONS)
@@ -412,14 +454,22 @@ def test_rows_that_changed_their_slot_are_not_lost_and_rows_that_are_gone_are() 
         (frozenset({0, 1}), Fingerprint(rows=5, keys=30)),
         (frozenset({2}), Fingerprint(rows=4, keys=30)),
     ]
-    refuse_lost_rows(found, expected)
-    refuse_lost_rows(found, [])
-    refuse_lost_rows(found, [(frozenset(), NO_ROWS)])
+    refuse_lost_rows(found, expected, {})
+    refuse_lost_rows(found, [], {})
+    refuse_lost_rows(found, [(frozenset(), NO_ROWS)], {})
     for lost in (Fingerprint(rows=6, keys=30), Fingerprint(rows=5, keys=31)):
         with pytest.raises(IndeterminateInputError, match="a set of 2 slots was given") as refused:
-            refuse_lost_rows(found, [expected[1], (frozenset({0, 1}), lost)])
+            refuse_lost_rows(found, [expected[1], (frozenset({0, 1}), lost)], {})
         assert f"given {lost} at first, and 5 rows with the sum 1e when" in str(refused.value)
         assert refused.value.path is None
+
+
+def test_a_slot_that_was_done_again_has_the_rows_of_the_one_that_was_counted() -> None:
+    expected = [(frozenset({0, 1}), Fingerprint(rows=5, keys=30))]
+    standing = slots((1, 3, 20), (3, 2, 10))
+    refuse_lost_rows(standing, expected, {0: 2, 2: 3})
+    with pytest.raises(IndeterminateInputError, match="a set of 2 slots"):
+        refuse_lost_rows(slots((1, 3, 20), (3, 1, 10)), expected, {0: 2, 2: 3})
 
 
 def test_rows_that_changed_are_told_with_the_place_and_the_way_out() -> None:

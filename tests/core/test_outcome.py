@@ -64,6 +64,7 @@ def test_a_result_is_a_line() -> None:
     [
         ({"rolled_back": ("1", "2")}, ", 2 failed writes rolled back"),
         ({"attempts_reused": 3}, ", 3 attempts reused, 0 files discarded"),
+        ({"slots_redone": 2}, ", 2 slots redone"),
         ({"files_discarded": 4}, ", 0 attempts reused, 4 files discarded"),
         (
             {"rolled_back": ("1",), "attempts_reused": 1, "files_discarded": 1},
@@ -111,6 +112,8 @@ def test_a_notebook_shows_a_table_in_which_nothing_of_the_users_is_markup() -> N
         "<tr><th>slots / attempts reused / files discarded</th><td>5 / 6 / 8</td></tr>"
         "<tr><th>seconds: re&lt;ad</th><td>1.250</td></tr></table>"
     )
+    again = WriteResult.of_stats(STATS, path="t", operation="o", instant="7", slots_redone=2)._repr_html_()
+    assert "<tr><th>slots redone</th><td>2</td></tr>" in again
     ignored = WriteResult(path="t", operation="insert")._repr_html_()
     assert "<tr><th>outcome</th><td>ignored, there is a table</td></tr>" in ignored
 

@@ -47,21 +47,21 @@ def test_a_row_more_or_less_or_another_one_is_noticed_wherever_it_went(
     for one in rows:
         whole = whole.plus(one)
     expected = [(frozenset(range(len(rows))), whole)]
-    refuse_lost_rows([marker(n, one) for n, one in enumerate(rows)], expected)
+    refuse_lost_rows([marker(n, one) for n, one in enumerate(rows)], expected, {})
     there = rows[place % len(rows)]
     assert there.keys is not None
     changed = Fingerprint(rows=max(0, there.rows + more), keys=max(0, there.keys + other))
     given_now = [changed if n == place % len(rows) else one for n, one in enumerate(rows)]
     markers = [marker(n, one) for n, one in enumerate(given_now)]
     if changed == there:
-        refuse_lost_rows(markers, expected)
+        refuse_lost_rows(markers, expected, {})
     else:
         with pytest.raises(IndeterminateInputError, match="slots was given"):
-            refuse_lost_rows(markers, expected)
+            refuse_lost_rows(markers, expected, {})
 
 
 def test_where_no_sum_is_known_the_number_of_rows_decides() -> None:
     expected = [(frozenset({0}), Fingerprint(rows=3, keys=17))]
-    refuse_lost_rows([marker(0, Fingerprint(rows=3))], expected)
+    refuse_lost_rows([marker(0, Fingerprint(rows=3))], expected, {})
     with pytest.raises(IndeterminateInputError):
-        refuse_lost_rows([marker(0, Fingerprint(rows=2))], expected)
+        refuse_lost_rows([marker(0, Fingerprint(rows=2))], expected, {})
