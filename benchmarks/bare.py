@@ -137,6 +137,7 @@ class BareRun(WriteRun):
     def _commit(
         self,
         transaction: Transaction,
+        plan: WritePlan,
         routed: routing.Routed | None,
         results: list[SlotResult],
         expected: Any,
@@ -151,7 +152,7 @@ class BareRun(WriteRun):
         with self._steps.taking("clean up"):
             transaction.clean_up()
         stats: list[WriteStat] = [file.stat for marker in markers for file in marker.files]
-        return self._result(transaction, results, stats)
+        return self._result(transaction, results, stats, redone=0)
 
 
 def _no_fingerprint(key: Column) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -88,6 +88,21 @@ class WritePlan:
     key_hashes: bool = False
     """The markers tell which keys were inserted, for several writers."""
     version: int = PLAN_VERSION
+
+    def with_again(self, again: Mapping[int, Slot]) -> WritePlan:
+        """The same with slots that are done in the place of others, by the numbers of those.
+
+        Slots that share a task go on sharing one, which is none of those that were.
+        """
+        before = [self.tasks[old] for old in again]
+        task = {one: max(self.tasks) + 1 + number for number, one in enumerate(sorted(set(before)))}
+        rows = {new.index: self.expected[old] for old, new in again.items() if old in self.expected}
+        return replace(
+            self,
+            slots=(*self.slots, *again.values()),
+            tasks=(*self.tasks, *(task[one] for one in before)),
+            expected={**self.expected, **rows},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from sparkrobust.core.names import COMMIT_SEQNO, COMMIT_TIME, DEFAULT_PARTITION,
 from sparkrobust.core.partition_path import problem_with
 from sparkrobust.errors import InvalidKeyError, UnsafePathError
 from sparkrobust.formats.conform import conform
-from sparkrobust.handles.plan import KEY, PATH, SEQUENCE, Derived, Rules
+from sparkrobust.handles.plan import KEY, PATH, SEQUENCE, SLOT, Derived, Rules
 
 LEADING = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY)
 """The meta columns that a row brings along; the file adds the other two as it is written."""
@@ -144,6 +145,13 @@ def split(table: pa.Table, column: str) -> list[tuple[Any, pa.Table]]:
         found.append((value, grouped.slice(start, counts[code])))
         start += counts[code]
     return found
+
+
+def renumbered(rows: pa.RecordBatch, slots: Mapping[int, int]) -> pa.RecordBatch:
+    """Rows of these slots, as rows of the slots that are done in their place."""
+    known = pa.array(list(slots), pa.int32())
+    numbers = pa.array(list(slots.values()), pa.int32()).take(pc.index_in(rows[SLOT], value_set=known))
+    return rows.set_column(rows.schema.get_field_index(SLOT), SLOT, numbers)
 
 
 def deleted(table: pa.Table, rules: Rules) -> pa.ChunkedArray | None:

@@ -22,9 +22,9 @@ def as_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return packed.mapInArrow(UnpackRows(), to_spark(table.schema))
 
 
-def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
-    """0, 1, … count - 1, spread over tasks."""
-    return spark.range(0, count, 1, max(1, min(count, tasks)))
+def numbers(spark: SparkSession, count: int, tasks: int, *, first: int = 0) -> DataFrame:
+    """So many numbers from the first one on, spread over tasks."""
+    return spark.range(first, first + count, 1, max(1, min(count, tasks)))
 
 
 def collect_arrow(frame: DataFrame) -> pa.Table:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from sparkrobust.coordinator.sizing import record_bytes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.file_ids import SizeLimits
+from sparkrobust.core.names import IS_DELETED
+from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.handles.plan import FileOptions, Rules
 from sparkrobust.options import (
@@ -52,6 +56,19 @@ class Intent:
         if self.options.key_conflict_check is not None:
             return self.options.key_conflict_check is KeyConflictCheck.EXACT
         return self.looks_up and self.options.operation is not Operation.DELETE
+
+    def reads(self, schema: pa.Schema) -> Reads:
+        """What rows of this schema go by besides the files that are rewritten."""
+        options = self.options
+        shared = options.concurrency_mode is ConcurrencyMode.OPTIMISTIC
+        if not shared or self.replacing or options.mode is Mode.DIRECT:
+            return Reads.MORE
+        if options.operation is Operation.INSERT and not self.looks_up:
+            return Reads.NOTHING
+        # A row that deletes its key goes nowhere if the table has it not, and nobody looks at that again.
+        if options.operation is Operation.UPSERT and self.tells_new_keys and IS_DELETED not in schema.names:
+            return Reads.WHICH_KEYS_ARE_NEW
+        return Reads.MORE
 
     @property
     def mode(self) -> str:

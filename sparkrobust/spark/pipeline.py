@@ -17,12 +17,14 @@ from pyspark.sql import functions as F
 
 from sparkrobust import __version__, errors
 from sparkrobust.coordinator.recovery import result_of
-from sparkrobust.coordinator.transaction import Transaction, WrittenEarlier
+from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import VERSION, WRITE_ID, WRITER
 from sparkrobust.core.outcome import WriteResult
+from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 from sparkrobust.errors import InternalError
 from sparkrobust.formats.commit_metadata import CommitMetadata
@@ -86,11 +88,13 @@ class WriteRun:
                 if intent.options.early_conflicts:
                     transaction.refuse_conflicts_early(_changed(routed))
                 expected = routed.book.expected() if routed else []
-                results = self._write(transaction, incoming, routed, expected)
-                reached(Point.STAGE_ENDED, instant=transaction.time)
+                plan = self._plan(transaction, incoming, routed, expected)
+                results = _sound(self._write(plan, incoming, routed), transaction)
+                if routed is not None:
+                    plan, results = self._redone(transaction, routed, plan, results)
             if counted is not None:
                 expected = [(frozenset(range(len(results))), counted)]
-            return self._commit(transaction, routed, results, expected, counted=is_counted)
+            return self._commit(transaction, plan, routed, results, expected, counted=is_counted)
         except errors.CommitUnknownError:
             raise  # it may be durable: nothing of it may be undone
         except WrittenEarlier as other:
@@ -148,10 +152,10 @@ class WriteRun:
 
     # -- step 5: write -----------------------------------------------------------------------------------
 
-    def _write(
+    def _plan(
         self, transaction: Transaction, incoming: Incoming, routed: Routed | None, expected: Expected
-    ) -> list[SlotResult]:
-        plan = WritePlan(
+    ) -> WritePlan:
+        return WritePlan(
             storage=self.intent.storage_of_tasks(),
             control=transaction.folder,
             schema=incoming.schema.arrow,
@@ -164,6 +168,8 @@ class WriteRun:
             reuse=self.intent.options.on_finalized is OnFinalized.REUSE,
             key_hashes=self.intent.tells_new_keys,
         )
+
+    def _write(self, plan: WritePlan, incoming: Incoming, routed: Routed | None) -> list[SlotResult]:
         if routed is not None:
             return routed.results(plan) if plan.slots else []
         laid_out = self._laid_out(incoming.frame)
@@ -172,6 +178,23 @@ class WriteRun:
         else:
             stage = laid_out.mapInArrow(RunSlots(plan, incoming.derived), RunSlots.SCHEMA)
         return results_of(stage, plan.control)
+
+    def _redone(
+        self, transaction: Transaction, routed: Routed, plan: WritePlan, results: list[SlotResult]
+    ) -> tuple[WritePlan, list[SlotResult]]:
+        """Do once more what other writers were faster to change: the write stage of those slots alone."""
+        reads, planned = self.intent.reads(plan.schema), {slot.index: slot.index for slot in plan.slots}
+        for _ in range(0 if reads is Reads.MORE else self.intent.options.conflict_retries):
+            again = transaction.redo(plan.slots, reads)
+            if not again:
+                break
+            _log.info("%d slots are done again, since others have changed their file groups", len(again))
+            plan = plan.with_again(again)
+            planned |= {new.index: planned[old] for old, new in again.items()}
+            numbers_of = {planned[old]: new.index for old, new in again.items()}
+            more = _sound(routed.results(plan, numbers_of), transaction)
+            results = [*(result for result in results if result.slot not in again), *more]
+        return plan, results
 
     def _pinned(self, plan: WritePlan, incoming: Incoming, laid_out: DataFrame) -> DataFrame:
         """The write stage on rows that are stored first, since their next reading may give others."""
@@ -219,20 +242,15 @@ class WriteRun:
     def _commit(
         self,
         transaction: Transaction,
+        plan: WritePlan,
         routed: Routed | None,
         results: list[SlotResult],
         expected: Expected,
         *,
         counted: bool,
     ) -> WriteResult:
-        for result in results:
-            if result.problem:
-                name, message, path = result.problem
-                kind = error_named(name)
-                assert kind is not None
-                raise kind(message, path=path)
         with self._steps.taking("reconcile"):
-            markers = transaction.finalize(self._slots(routed, results))
+            markers = transaction.finalize(_slots(results) if routed is None else len(plan.slots))
             _refuse_other_markers(results, markers)
             if counted:
                 transaction.compare(markers, expected)
@@ -243,16 +261,8 @@ class WriteRun:
             with self._steps.taking("clean up"):
                 self._clean_up(transaction)
         stats = [file.stat for marker in markers for file in marker.files]
-        return self._result(transaction, results, stats)
-
-    def _slots(self, routed: Routed | None, results: list[SlotResult]) -> int:
-        """How many slots there are; of a bulk insert as many as tasks answered."""
-        if routed is not None:
-            return len(routed.book)
-        slots = {result.slot for result in results}
-        if slots != set(range(len(results))):
-            raise InternalError(f"tasks answered for the slots {sorted(slots)}")
-        return len(results)
+        redone = len(plan.slots) - len(routed.book) if routed else 0
+        return self._result(transaction, results, stats, redone=redone)
 
     @staticmethod
     def _clean_up(transaction: Transaction) -> None:
@@ -282,7 +292,7 @@ class WriteRun:
         ).to_bytes()
 
     def _result(
-        self, transaction: Transaction, results: list[SlotResult], stats: list[WriteStat]
+        self, transaction: Transaction, results: list[SlotResult], stats: list[WriteStat], *, redone: int
     ) -> WriteResult:
         return WriteResult.of_stats(
             stats,
@@ -292,6 +302,7 @@ class WriteRun:
             completion=transaction.done.completion if transaction.done else None,
             mode=self.intent.mode,
             slots=len({result.slot for result in results}),
+            slots_redone=redone,
             attempts_reused=sum(result.reused for result in results),
             files_discarded=sum(result.discarded for result in results),
             seconds=dict(self._steps.seconds),
@@ -300,6 +311,26 @@ class WriteRun:
 
 def _is_sparks(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, errors.RobustWriteError)
+
+
+def _sound(results: list[SlotResult], transaction: Transaction) -> list[SlotResult]:
+    """What a write stage told, unless a task met what no retry can mend."""
+    reached(Point.STAGE_ENDED, instant=transaction.time)
+    for result in results:
+        if result.problem:
+            name, message, path = result.problem
+            kind = error_named(name)
+            assert kind is not None
+            raise kind(message, path=path)
+    return results
+
+
+def _slots(results: list[SlotResult]) -> int:
+    """How many slots a bulk insert has: as many as tasks answered."""
+    slots = {result.slot for result in results}
+    if slots != set(range(len(results))):
+        raise InternalError(f"tasks answered for the slots {sorted(slots)}")
+    return len(results)
 
 
 def _changed(routed: Routed | None) -> list[FileGroup]:

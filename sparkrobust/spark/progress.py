@@ -141,7 +141,7 @@ class Watch:
             return
         if point is Point.STEP_BEGUN:
             self._step = facts["step"]
-        elif point is Point.GATE_OPENED:
+        elif point in (Point.GATE_OPENED, Point.OVERTAKEN):
             self._folder, self._slots = facts["folder"], facts["slots"]
         elif point in (Point.STAGE_ENDED, Point.ABORT_DECIDED):
             self._folder = None

@@ -8,7 +8,7 @@ timeline.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +44,7 @@ from sparkrobust.spark.slots import (
     targets_of,
 )
 from sparkrobust.spark.steps import Steps
-from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots, results_of
+from sparkrobust.spark.tasks import BAD_ORDERING, FILE, RunPackedSlots, RunSlots, RunSlotsAgain, results_of
 from sparkrobust.world import Ids
 
 _HASH, _LOW, _HIGH = "__sr_hash", "__sr_low", "__sr_high"
@@ -59,6 +59,8 @@ _MOST_IN_A_FUNCTION = 512 << 10
 
 _Piece = tuple[str, pa.Array, int]
 """Some keys of a partition, and the slot of their rows."""
+Again = Mapping[int, int]
+"""Slots as the book has them, and the numbers under which they are done once more."""
 
 
 class Routed(ABC):
@@ -69,8 +71,14 @@ class Routed(ABC):
     """Spark may read the rows once more, and get others."""
 
     @abstractmethod
-    def results(self, plan: WritePlan) -> list[SlotResult]:
-        """Run the write stage: one result for each slot."""
+    def results(self, plan: WritePlan, again: Again | None = None) -> list[SlotResult]:
+        """Run the write stage: one result for each slot.
+
+        Parameters
+        ----------
+        again
+            Only these slots, which had their rows before, each under the number of the one in its place.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +88,13 @@ class _InSpark(Routed):
     frame: DataFrame
     book: SlotBook
 
-    def results(self, plan: WritePlan) -> list[SlotResult]:
-        return results_of(self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA), plan.control)
+    def results(self, plan: WritePlan, again: Again | None = None) -> list[SlotResult]:
+        if again is None:
+            return results_of(self.frame.mapInArrow(RunSlots(plan), RunSlots.SCHEMA), plan.control)
+        # Spark filters before it shuffles; tasks of other slots get nothing, and do nothing.
+        some = self.frame.where(F.col(SLOT).isin(*again))
+        stage = some.mapInArrow(RunSlotsAgain(plan, again), RunSlotsAgain.SCHEMA)
+        return results_of(stage, plan.control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,23 +111,26 @@ class _ByDriver(Routed):
     most_here: int
     """Bytes of files that the driver may write itself."""
 
-    def results(self, plan: WritePlan) -> list[SlotResult]:
-        by_task: list[list[pa.Table]] = [[] for _ in range(max(plan.tasks, default=-1) + 1)]
-        for slot, tables in sorted(self.rows.items()):
-            by_task[plan.tasks[slot]] += tables
-        rows = [pa.concat_tables(tables) for tables in by_task]
+    def results(self, plan: WritePlan, again: Again | None = None) -> list[SlotResult]:
+        by_slot = self.rows
+        if again is not None:
+            by_slot = {new: _renumbered(self.rows[old], new) for old, new in again.items()}
+        by_task: dict[int, list[pa.Table]] = {}
+        for slot, tables in sorted(by_slot.items()):
+            by_task.setdefault(plan.tasks[slot], []).extend(tables)
+        rows = {task: pa.concat_tables(tables) for task, tables in by_task.items()}
         # The book knows the files that are there, and of the rows a guess.
-        if self.book.is_small(self.most_here) and sum(map(bytes_of, rows)) <= self.most_here:
+        if self.book.is_small(self.most_here) and sum(map(bytes_of, rows.values())) <= self.most_here:
             return self._written_here(plan, rows)
         with ThreadPoolExecutor(_PACKING_THREADS) as pool:
-            packed = tuple(pool.map(pack, rows))
-        if sum(len(one) for one in packed) > _MOST_IN_A_FUNCTION:
+            packed = dict(zip(rows, pool.map(pack, rows.values()), strict=True))
+        if sum(map(len, packed.values())) > _MOST_IN_A_FUNCTION:
             _leave(plan, packed)
-            packed = ()
-        tasks = numbers(self.spark, len(rows), len(rows))
+            packed = {}
+        tasks = numbers(self.spark, len(rows), len(rows), first=min(rows))
         return results_of(tasks.mapInArrow(RunPackedSlots(plan, packed), RunPackedSlots.SCHEMA), plan.control)
 
-    def _written_here(self, plan: WritePlan, rows: Sequence[pa.Table]) -> list[SlotResult]:
+    def _written_here(self, plan: WritePlan, rows: Mapping[int, pa.Table]) -> list[SlotResult]:
         def run(task: int, failures: int = 0) -> list[SlotResult]:
             attempt = Attempt.of(task, stage=0, ids=self.ids)
             try:
@@ -125,15 +141,24 @@ class _ByDriver(Routed):
                 return run(task, failures + 1)
 
         with ThreadPoolExecutor(len(rows)) as pool:
-            return [result for results in pool.map(run, range(len(rows))) for result in results]
+            return [result for results in pool.map(run, rows) for result in results]
 
 
-def _leave(plan: WritePlan, packed: Sequence[bytes]) -> None:
+def _renumbered(tables: Sequence[pa.Table], slot: int) -> list[pa.Table]:
+    """The rows of a slot, as rows of the one in its place."""
+    place = tables[0].schema.get_field_index(SLOT)
+    return [
+        table.set_column(place, SLOT, pa.repeat(pa.scalar(slot, pa.int32()), table.num_rows))
+        for table in tables
+    ]
+
+
+def _leave(plan: WritePlan, packed: Mapping[int, bytes]) -> None:
     """Put each task's rows where it finds them; they go with the control folder."""
     storage, control = plan.storage, plan.control
     storage.make_folder(control.rows_folder)
     with ThreadPoolExecutor(_LEAVING_THREADS) as pool:
-        list(pool.map(lambda item: storage.put_if_absent(control.rows(item[0]), item[1]), enumerate(packed)))
+        list(pool.map(lambda item: storage.put_if_absent(control.rows(item[0]), item[1]), packed.items()))
 
 
 class Router:

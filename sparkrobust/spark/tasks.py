@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from sparkrobust.handles.base_file import all_keys, matching_keys
 from sparkrobust.handles.packing import pack, pieces, unpack
 from sparkrobust.handles.pinned import pin, pinned
 from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, Attempt, Derived, SlotResult, WritePlan
-from sparkrobust.handles.rows import missing_keys, single, with_derived
+from sparkrobust.handles.rows import missing_keys, renumbered, single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import acknowledge, settle
 from sparkrobust.storage import contract
@@ -220,11 +220,25 @@ class RunSlots(Task):
 
 
 @dataclass(frozen=True)
+class RunSlotsAgain(Task):
+    """The write stage of some slots once more: their rows are given the numbers of those in their place."""
+
+    plan: WritePlan
+    again: Mapping[int, int]
+
+    SCHEMA = RunSlots.SCHEMA
+
+    def run(self, batches: Batches) -> Made:
+        yield from _told(self.plan, (renumbered(batch, self.again) for batch in batches))
+
+
+@dataclass(frozen=True)
 class RunPackedSlots(Task):
     """The write stage, where the driver has the rows: few travel along, more wait in the control folder."""
 
     plan: WritePlan
-    packed: tuple[bytes, ...] = ()
+    packed: Mapping[int, bytes]
+    """By task; of none where they wait."""
 
     SCHEMA = RunSlots.SCHEMA
 
@@ -234,7 +248,9 @@ class RunPackedSlots(Task):
                 yield from _told(self.plan, self._rows(task))
 
     def _rows(self, task: int) -> Iterator[pa.RecordBatch]:
-        packed = self.packed[task] if self.packed else self.plan.storage.read(self.plan.control.rows(task))
+        packed = (
+            self.packed[task] if task in self.packed else self.plan.storage.read(self.plan.control.rows(task))
+        )
         yield from unpack(packed).to_batches()
 
 
