@@ -31,7 +31,7 @@ ON_OLDEST_ALONE := -k 's3 or azure or test_pauses'
 SEEDS ?= 0:17000
 # Of each story in which writers know of each other.
 SHARED ?= 0:600
-SHARING := many-writers one-row one-new-key services thieves
+SHARING := many-writers one-row overtaken one-new-key services thieves
 # Extra arguments for pytest: make test-spark ARGS='-k upsert -x'
 ARGS ?=
 

@@ -128,8 +128,9 @@ FAULTS: tuple[FaultClass, ...] = (
         where="optimistic_concurrency_control, one lock for all",
         verdict=Verdict.SURVIVED,
         then="of two that change the same file group, or insert the same new key, the later one is refused, "
-        "and may try again; who lives is not rolled back; pending table services go first",
-        simulated=_by("many-writers", "one-row", "one-new-key", "services"),
+        "and may try again, or write such file groups alone once more; who lives is not rolled back; "
+        "pending table services go first",
+        simulated=_by("many-writers", "one-row", "overtaken", "one-new-key", "services"),
     ),
     FaultClass(
         name="a writer loses the lock while it holds it (it sleeps, the lock expires, its session ends)",

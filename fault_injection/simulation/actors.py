@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +62,8 @@ class Told:
     """It is an overwrite of the table."""
     retry: bool = False
     """Trying again was said to help."""
+    redone: int = 0
+    """So many slots were done again, since others were faster."""
 
 
 @dataclass(kw_only=True)
@@ -198,6 +200,7 @@ class Pipelines:
             transaction.begin(slots=None if bulk else slots)
             told.instant, told.nonce = transaction.time, transaction.folder.nonce
             self._stage(told, transaction, slots)
+            slots = self._redone(told, transaction, slots)
             transaction.commit(transaction.finalize(slots))
         except CommitUnknownError:
             raise
@@ -251,11 +254,15 @@ class Pipelines:
 
     def _stage(self, told: Told, transaction: Transaction, slots: int) -> None:
         plan = self._plan(told, transaction, slots)
-        self.run_tasks(told, slots, lambda attempt: run_attempt(self, plan, attempt))
+        self.run_tasks(told, range(slots), lambda attempt: run_attempt(self, plan, attempt))
 
-    def run_tasks(self, told: Told, slots: int, run: Callable[[Attempt], SlotResult]) -> None:
+    def _redone(self, told: Told, transaction: Transaction, slots: int) -> int:
+        """How many slots there are once those were done again that others were faster to change."""
+        return slots
+
+    def run_tasks(self, told: Told, slots: Iterable[int], run: Callable[[Attempt], SlotResult]) -> None:
         """Spark's part: a task for each slot, which is tried again, and sometimes runs twice at once."""
-        running = [_Task(self, told.name, run, slot) for slot in range(slots)]
+        running = [_Task(self, told.name, run, slot) for slot in slots]
 
         def all_over() -> bool:
             over = [task.is_over() for task in running]  # each of them is looked after

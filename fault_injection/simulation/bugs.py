@@ -17,11 +17,15 @@ from greenlet import getcurrent
 
 from fault_injection.simulation import actors
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
-from sparkrobust.coordinator import conflicts, forward, locking, rollback, services, transaction
+from sparkrobust.coordinator import conflicts, forward, locking, redo, rollback, services, transaction
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.core import decision
+from sparkrobust.core import redo as core_redo
+from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.decision import Abort, Commit, Decision
+from sparkrobust.core.file_ids import Slot
+from sparkrobust.core.instant import InstantTime
 from sparkrobust.core.markers import CompletionMarker, Fingerprint
 from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.core.written import StagedFile
@@ -311,6 +315,33 @@ def _file_groups_are_not_compared(stack: ExitStack) -> None:
 def _keys_are_not_compared(stack: ExitStack) -> None:
     """A key that another write has inserted meanwhile is inserted once more."""
     _put(stack, KeyCheck, "refuse", lambda self: None)
+
+
+@_bug
+def _done_again_from_the_old_file(stack: ExitStack) -> None:
+    """A slot that is done once more is made from the file that it was planned with, and passes for newer."""
+    real_in_place, real_made_from = core_redo.in_place, redo.made_from
+
+    def in_place(slots: Any, *how: Any) -> dict[int, Slot]:
+        found = real_in_place(slots, *how)
+        return {old: replace(new, base=slots[old].base) for old, new in found.items()}
+
+    def made_from(markers: Any, superseded: Any) -> dict[FileGroup, str]:
+        return dict.fromkeys(real_made_from(markers, superseded), "9")
+
+    _put(stack, redo, "in_place", in_place)
+    _put(stack, transaction, "made_from", made_from)
+
+
+@_bug
+def _done_again_behind_a_later_write(stack: ExitStack) -> None:
+    """A slot is done once more whoever came before, also one whose file is taken for the newer one."""
+    real = core_redo.may_redo
+
+    def may_redo(me: Any, *how: Any) -> bool:
+        return real(InstantTime("9"), *how)
+
+    _put(stack, redo, "may_redo", may_redo)
 
 
 @_bug

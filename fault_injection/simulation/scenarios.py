@@ -234,6 +234,29 @@ def one_row(choices: Choices) -> Scenario:
     )
 
 
+def overtaken(choices: Choices) -> Scenario:
+    """Tasks take long, and meanwhile others commit to their file groups: these alone are written again."""
+    made, among = many_writers(choices), choices.among
+    sharing = Sharing(
+        lock_seconds=10.0,
+        shared_keys=1.0,
+        retries=among([1, 2, 3]),
+        partitions=among([1, 1, 2]),
+        strategy=among(list(Strategy)),
+    )
+    deaths = {Fault.KILLED_BEFORE: among([0.0, 0.01]), Fault.ANSWER_LOST: among([0.0, 0.02])}
+    rates = Rates(sleepy=among(["/cm/", "stage", "upload", "/gate"]), longest_freeze=80, faults=deaths)
+    actors = [("writer", choices.random.randint(0, 60)) for _ in range(4)]
+    actors += [("recover", choices.random.randint(50, 400)) for _ in range(among([0, 0, 1, 2]))]
+    return replace(
+        made,
+        rates=rates,
+        settings=replace(made.settings, overwrite=0.0, sharing=sharing),
+        founders=1,
+        actors=tuple(actors),
+    )
+
+
 def services(choices: Choices) -> Scenario:
     """RFC-71's compaction, scheduled between the plan and the commit of a write; and clusterings."""
     made, between = many_writers(choices), choices.random.randint
@@ -280,6 +303,7 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "many-writers": many_writers,
     "one-new-key": one_new_key,
     "one-row": one_row,
+    "overtaken": overtaken,
     "services": services,
     "thieves": thieves,
 }

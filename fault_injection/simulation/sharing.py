@@ -6,8 +6,8 @@ them overwrites, or inserts a second time, is there to be found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.markers import Terms
+from sparkrobust.core.redo import Reads
 from sparkrobust.core.view import BaseFile
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.formats.schema import TableSchema
@@ -172,6 +173,26 @@ class ManyWriters(Pipelines):
         mine = self._works[told.name]
         if self.sharing.early:
             transaction.refuse_conflicts_early(mine.changed)
+        told.files = frozenset(slot.file_id(0) for slot in mine.slots)
+        self._run_slots(told, transaction, range(slots))
+
+    def _redone(self, told: Told, transaction: Transaction, slots: int) -> int:
+        mine = self._works[told.name]
+        reads = Reads.MORE if mine.terms.replaces_table else Reads.WHICH_KEYS_ARE_NEW
+        for _ in range(self.sharing.retries):
+            again = transaction.redo(mine.slots, reads)
+            if not again:
+                break
+            keys = tuple(mine.keys[old] for old in again)
+            mine = replace(mine, slots=(*mine.slots, *again.values()), keys=(*mine.keys, *keys))
+            self._works[told.name] = mine
+            self._run_slots(told, transaction, [new.index for new in again.values()])
+            told.redone += len(again)
+        return len(mine.slots)
+
+    def _run_slots(self, told: Told, transaction: Transaction, slots: Iterable[int]) -> None:
+        """A task for each of these."""
+        mine = self._works[told.name]
         plan = WritePlan(
             storage=self.storage(),
             control=transaction.folder,
@@ -179,11 +200,10 @@ class ManyWriters(Pipelines):
             rules=_RULES,
             files=_FILES,
             slots=mine.slots,
-            tasks=tuple(range(slots)),
+            tasks=tuple(range(len(mine.slots))),
             reuse=self.settings.reuse,
             key_hashes=True,
         )
-        told.files = frozenset(slot.file_id(0) for slot in mine.slots)
 
         def attempt(attempt: Attempt) -> SlotResult:
             return self._written(plan, attempt, mine.rows(attempt.task))

@@ -28,6 +28,8 @@ TOLD_BY = {
     "no nonce": "same-time-again",
     "file groups are not compared": "one-row",
     "keys are not compared": "one-new-key",
+    "done again from the old file": "overtaken",
+    "done again behind a later write": "overtaken",
     "pending plans are not compared": "services",
     "nobody lives": "one-row",
     "who loses the lock goes on": "one-new-key",
