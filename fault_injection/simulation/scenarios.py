@@ -245,7 +245,7 @@ def overtaken(choices: Choices) -> Scenario:
         strategy=among(list(Strategy)),
     )
     deaths = {Fault.KILLED_BEFORE: among([0.0, 0.01]), Fault.ANSWER_LOST: among([0.0, 0.02])}
-    rates = Rates(sleepy=among(["/cm/", "stage", "upload", "/gate"]), longest_freeze=80, faults=deaths)
+    rates = Rates(sleepy=among(["/cm/", "/cm/", "/gate"]), longest_freeze=600, faults=deaths)
     actors = [("writer", choices.random.randint(0, 60)) for _ in range(4)]
     actors += [("recover", choices.random.randint(50, 400)) for _ in range(among([0, 0, 1, 2]))]
     return replace(

@@ -297,9 +297,9 @@ SAFETY_OPTIONS = (
         field="conflict_retries",
         kind=Kind.INT,
         default=0,
-        doc="how often a write that met a conflict is made again, from the table as it is then; before it commits "
-        "an upsert, or an insert that looks up no keys, as often does only those file groups again which writes "
-        "that began before it have changed",
+        doc="how often a write that met a conflict is made again, from the table as it is then; before that "
+        "an upsert, or an insert that looks up no keys, does as often only the file groups again that writes "
+        "which began earlier have changed",
     ),
     Option(
         key="hoodie.clean.failed.writes.policy",
