@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from sparkrobust import probe
+from sparkrobust.core.names import IS_DELETED
 from sparkrobust.errors import ConflictError
 from sparkrobust.probe import Point
+from sparkrobust.spark import gathering, routing
+from sparkrobust.spark.gathering import Gathered
 from tests.interop.tables import completed, options, pending
 from tests.moments import at
-from tests.spark.tables import Subject, leftovers
+from tests.spark.tables import COLUMNS, DRIVER_BYTES, DUPLICATES, Subject, leftovers
 
 RETRIES = "hoodie.write.num.retries.on.conflict.failures"
 EARLY = "hoodie.write.concurrency.early.conflict.detection.enable"
+KEY_CHECK = "hoodie.write.robust.key.conflict.check"
 STRATEGY = "hoodie.write.lock.conflict.resolution.strategy"
 WRITERS = {
     "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
     "hoodie.write.lock.provider": "FileSystemBasedLockProvider",
 }
+_LONG = 120
+"""Seconds: nobody waits for so long unless the test has failed."""
 REGIONS = ("eu", "us", "asia", "africa")
 
 
@@ -70,6 +79,128 @@ def test_a_write_that_may_try_again_goes_by_what_the_other_wrote(subject: Subjec
     assert result.retries == 1 and result.updated == 1
     assert subject.names() == {0: "late", 1: "other", 2: "first", 3: "first"}
     assert is_whole(subject)
+
+
+# -- what alone is written again -----------------------------------------------------------------------------
+
+WAYS: dict[str, tuple[str, list[tuple[object, str, object]]]] = {
+    "the driver writes": ("999999999", []),
+    "the driver has the rows": ("0", []),
+    "the driver leaves the rows to the tasks": ("0", [(routing, "_MOST_IN_A_FUNCTION", 0)]),
+    "the driver looks the keys up": ("0", [(Gathered, "rows", lambda self: None)]),
+    "Spark joins the keys": ("0", [(Gathered, "rows", lambda self: None), (gathering, "KEYS_CHUNKS", 0)]),
+}
+
+
+@contextmanager
+def overtaken(early: Callable[[], sr.WriteResult]) -> Iterator[None]:
+    """Another write begins before that of the block, and is completed once the tasks of that have ended."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        begun.set()
+        assert goes_on.wait(_LONG)
+
+    with ThreadPoolExecutor(1) as threads:
+        with probe.listening(at(Point.INFLIGHT, pause)):
+            other = threads.submit(early)
+            assert begun.wait(_LONG)
+
+        def go_on() -> None:
+            goes_on.set()
+            other.result()
+
+        try:
+            with probe.listening(at(Point.STAGE_ENDED, go_on)):
+                yield
+        finally:
+            goes_on.set()
+
+
+def staged(table: Path) -> tuple[list[str], list[str]]:
+    """The completion markers of the one write that has some, and the groups of the files that were staged."""
+    (sealed,) = table.glob(".hoodie/.robust/*/sealed")
+    markers = sorted(path.name for path in (sealed.parent / "cm").iterdir())
+    return markers, sorted(path.name.partition("_")[0] for path in sealed.iterdir())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_write_that_was_overtaken_writes_again_what_the_other_has_changed_and_nothing_else(
+    subject: Subject, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most_here, changes = WAYS[way]
+    for where, name, value in changes:
+        monkeypatch.setattr(where, name, value)
+    seen: list[tuple[list[str], list[str]]] = []
+    (eu,) = {path.rpartition("/")[2].partition("_")[0] for path in subject.files() if path.startswith("eu/")}
+
+    def early() -> sr.WriteResult:
+        return subject.write(
+            "upsert", [(0, "early", 5, "eu"), (20, "early", 99, "eu"), (21, "early", 5, "eu")]
+        )
+
+    late = [(0, "late", 9, "eu"), (20, "late", 9, "eu"), (1, "late", 9, "us"), (8, "late", 9, "oz")]
+
+    def look(point: Point, facts: dict[str, Any]) -> None:
+        if point is Point.MARKERS_READ:
+            seen.append(staged(subject.path))
+
+    with overtaken(early), probe.listening(look):
+        result = subject.write("upsert", late, {RETRIES: "1", DRIVER_BYTES: most_here})
+    assert (result.retries, result.slots_redone, result.slots) == (0, 1, 3)
+    assert (result.inserted, result.updated, result.files_created, result.files_rewritten) == (1, 2, 1, 2)
+    _, (markers, groups) = seen  # the other one's, and ours
+    assert len(markers) == 4 and (len(groups), groups.count(eu)) == (4, 2)
+    # Of the row that both have inserted the larger ordering value wins.
+    wanted = {0: "late", 1: "late", 2: "first", 3: "first", 8: "late", 20: "early", 21: "early"}
+    assert subject.names() == wanted
+    assert is_whole(subject)
+
+
+def test_an_insert_that_looks_up_nothing_does_so_too(subject: Subject) -> None:
+    with overtaken(lambda: subject.write("insert", [(50, "early", 1, "eu")])):
+        result = subject.write("insert", [(51, "late", 1, "eu"), (52, "late", 1, "us")], {RETRIES: "1"})
+    assert (result.retries, result.slots_redone, result.slots) == (0, 1, 2)
+    names = subject.names()
+    assert (names[50], names[51], names[52]) == ("early", "late", "late") and is_whole(subject)
+
+
+@pytest.mark.parametrize(
+    ("operation", "more"),
+    [("delete", {}), ("insert", {DUPLICATES: "drop"}), ("upsert", {KEY_CHECK: "off"})],
+    ids=["delete", "insert that drops duplicates", "upsert that compares no keys"],
+)
+def test_what_goes_by_keys_that_others_may_have_written_elsewhere_is_made_again_as_a_whole(
+    subject: Subject, operation: str, more: dict[str, str]
+) -> None:
+    rows = [(0, "late", 9, "eu"), (60, "late", 9, "us"), (61, "late", 9, "eu")]
+    with overtaken(lambda: subject.write("upsert", [(0, "early", 5, "eu"), (60, "early", 5, "us")])):
+        result = subject.write(operation, rows, {RETRIES: "1", **more})
+    assert (result.retries, result.slots_redone) == (1, 0)
+    names = {number: subject.names().get(number) for number in (0, 60, 61)}
+    assert (
+        names
+        == {
+            "delete": {0: None, 60: None, 61: None},
+            "insert": {0: "early", 60: "early", 61: "late"},
+            "upsert": {0: "late", 60: "late", 61: "late"},
+        }[operation]
+    )
+    assert is_whole(subject)
+
+
+def test_a_row_that_deletes_a_key_which_another_writer_inserted_meanwhile_deletes_it(
+    spark: SparkSession, table: Path
+) -> None:
+    columns = f"{COLUMNS}, {IS_DELETED} boolean"
+    subject = Subject(spark, table, {**options(), **WRITERS}, columns)
+    subject.write("upsert", [(0, "first", 1, "eu", False), (1, "first", 1, "us", False)])
+    early = [(0, "early", 5, "eu", False), (60, "early", 5, "us", False)]
+    with overtaken(lambda: subject.write("upsert", early)):
+        late = [(0, "late", 9, "eu", False), (60, "late", 9, "us", True)]
+        result = subject.write("upsert", late, {RETRIES: "1"})
+    assert (result.retries, result.slots_redone) == (1, 0)
+    assert subject.names() == {0: "late", 1: "first"} and is_whole(subject)
 
 
 @pytest.mark.parametrize("retries", ["0", "1"])
@@ -143,7 +274,8 @@ def test_writers_of_the_same_row_take_turns_and_every_write_counts(subject: Subj
         retries = 0
         for turn in range(2):
             rows = [(0, f"{number}.{turn}", 10 * turn + number, "eu"), (100 * number + turn, "own", 1, "us")]
-            retries += subject.write("upsert", rows, {RETRIES: "50"}).retries
+            result = subject.write("upsert", rows, {RETRIES: "50"})
+            retries += result.retries + result.slots_redone
         return retries
 
     with ThreadPoolExecutor(3) as threads:
