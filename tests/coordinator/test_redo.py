@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from fault_injection.s3_server import S3Server
 from sparkrobust import probe
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.recovery import Fate, recover
@@ -19,10 +20,12 @@ from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.errors import ConflictError, FencedError, IndeterminateInputError, UnavailableError
 from sparkrobust.probe import Point
+from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.coordinator.upserts import OTHER_SCHEMA, SAME_BUT_FOR_ITS_NAME, Upsert, rows, upsert
 from tests.coordinator.writers import clustering, writer
 from tests.coordinator.writes import begun, data_files, dead, leftovers, stage
 from tests.moments import at
+from tests.storage.conftest import BUCKET
 
 AT_FIRST = dict.fromkeys("abcd", "first")
 
@@ -74,6 +77,23 @@ def test_only_the_file_group_that_another_write_has_changed_is_written_again(
     assert {stat.prev_commit for stat in stats if stat.file_id == early.slots[0].prefix} == {
         early.transaction.time
     }
+
+
+@pytest.mark.parametrize("storage", ["s3"], indirect=True)
+def test_no_upload_is_left_of_the_files_that_do_not_count(two: HudiTable, s3_server: S3Server) -> None:
+    def uploads() -> int:
+        client, prefix = (
+            client_of(S3Settings.of(s3_server.options(), BUCKET)),
+            two.storage.url.split("/", 3)[3],
+        )
+        found = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
+        return sum(upload["Key"].startswith(prefix) for upload in found)
+
+    late = overtaken(two, ["a", "c"], ["a"])
+    late.redo()
+    assert uploads() == 3
+    late.commit()
+    assert uploads() == 0
 
 
 def test_without_that_it_is_refused(two: HudiTable) -> None:
