@@ -20,7 +20,7 @@ from sparkrobust.coordinator.leftovers import begin_markers
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Action, InstantTime
-from sparkrobust.core.markers import CompletionMarker, Gate, Terms
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms
 from sparkrobust.core.names import (
     META_COLUMNS,
     BaseFileName,
@@ -45,6 +45,7 @@ from sparkrobust.handles.plan import (
     SlotResult,
     WritePlan,
 )
+from sparkrobust.handles.rows import renumbered
 from sparkrobust.handles.work import run
 from sparkrobust.storage.contract import NotFoundError
 from sparkrobust.storage.local import LocalStorage
@@ -387,6 +388,33 @@ def test_a_task_of_several_slots_keeps_their_rows_apart(storage: LocalStorage) -
         [1, 4, 7, 10],
         [2, 5, 8, 11],
     ]
+
+
+def test_slots_that_are_done_again_get_their_rows_in_tasks_of_their_own(storage: LocalStorage) -> None:
+    slots = tuple(Slot(index=n, partition="p", prefix=f"u{n}") for n in range(4))
+    before = replace(
+        plan(storage, INSERT, slots, tasks=(0, 1, 1, 2)),
+        expected={0: Fingerprint(rows=1), 2: Fingerprint(rows=2)},
+    )
+    again = {old: replace(slots[old], index=new) for old, new in ((0, 4), (1, 5), (2, 6))}
+    after = before.with_again(again)
+    assert after.slots == (*slots, *again.values()) and after.tasks == (0, 1, 1, 2, 3, 4, 4)
+    assert after.expected == {**before.expected, 4: Fingerprint(rows=1), 6: Fingerprint(rows=2)}
+    numbers = {old: new.index for old, new in again.items()}
+    whole = incoming([{**row(key), "slot": slot} for key, slot in ((1, 0), (2, 2), (3, 1), (4, 2))])
+    found = renumbered(whole, numbers)
+    assert found.schema == whole.schema
+    assert found[SLOT].to_pylist() == [4, 6, 5, 6] and found["id"].to_pylist() == [1, 2, 3, 4]
+    results = [
+        result
+        for kept in ([0], [1, 2, 3])
+        for result in run(after, attempt(), iter([found.take(pa.array(kept))]))
+    ]
+    assert {result.slot: [row[0] for row in values(publish(storage, result)[0])] for result in results} == {
+        4: [1],
+        5: [3],
+        6: [2, 4],
+    }
 
 
 def test_a_bulk_task_writes_a_file_for_each_partition_it_meets(storage: LocalStorage) -> None:
