@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from sparkrobust import probe
@@ -11,6 +14,8 @@ from sparkrobust.storage.contract import Storage
 
 _CHANGES = {"put", "put_if_absent", "replace_if_unchanged", "delete", "delete_tree", "stage", "seal"}
 _CHANGES |= {"publish_all", "publish_last"}
+_LONG = 120
+"""Seconds: nobody waits for so long unless the test has failed."""
 
 
 def at(point: Point, action: Callable[[], object]) -> probe.Listener:
@@ -22,6 +27,31 @@ def at(point: Point, action: Callable[[], object]) -> probe.Listener:
             todo.pop()()
 
     return listen
+
+
+@contextmanager
+def overtaken(early: Callable[[], object]) -> Iterator[None]:
+    """Another write begins before that of the block, and is completed once the tasks of that have ended."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        begun.set()
+        assert goes_on.wait(_LONG)
+
+    with ThreadPoolExecutor(1) as threads:
+        with probe.listening(at(Point.INFLIGHT, pause)):
+            other = threads.submit(early)
+            assert begun.wait(_LONG)
+
+        def go_on() -> None:
+            goes_on.set()
+            other.result()
+
+        try:
+            with probe.listening(at(Point.STAGE_ENDED, go_on)):
+                yield
+        finally:
+            goes_on.set()
 
 
 class Moments:

@@ -8,10 +8,18 @@ import sys
 from pyspark.sql import SparkSession
 
 import sparkrobust as sr
+from sparkrobust.spark import gathering
+from sparkrobust.spark.gathering import Gathered
 from tests.interop.tables import HIVE_STYLE, OPERATION, options
+from tests.moments import overtaken
 from tests.spark.tables import DRIVER_BYTES
 
 COLUMNS = "id int, name string, ts bigint, region string"
+SHARED = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.write.lock.provider": "FileSystemBasedLockProvider",
+    "hoodie.write.num.retries.on.conflict.failures": "1",
+}
 
 
 def main(url: str, path: str) -> None:
@@ -42,6 +50,13 @@ def main(url: str, path: str) -> None:
         "one partition": [row.id for row in found.where("region = 'c'").collect()],
         "tags": sorted(spark.getTags()),
     }
+    # Many rows, for which Spark has to find the slots.
+    made |= SHARED
+    Gathered.rows, gathering.KEYS_CHUNKS = (lambda self: None), 0  # type: ignore[method-assign]
+    with overtaken(lambda: write("upsert", [(3, "early", 7, "b"), (5, "early", 7, "b")])):
+        result = write("upsert", [(3, "later", 8, "b"), (2, "later", 8, "a")])
+    names = {row.id: row.name for row in sr.read(spark).load(path).collect()}
+    answer["redone"] = [result.slots_redone, result.retries, names[2], names[3], names[5]]
     write("insert", [(9, "all new", 1, "z")], mode="overwrite")
     answer["overwritten"] = [[row.id, row.name] for row in sr.read(spark).load(path).collect()]
     print(json.dumps(answer), flush=True)

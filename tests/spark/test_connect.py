@@ -93,6 +93,7 @@ def test_a_pipeline_writes_and_reads_over_spark_connect(tmp_path: Path) -> None:
     assert (answer["updated"], answer["inserted"], answer["one partition"]) == (1, 1, [6])
     assert "null or empty" in answer["refused"]
     assert answer["tags"] == [], "the tag that cancels a write's jobs is taken off again"
+    assert answer["redone"] == [1, 0, "later", "later", "early"]
     assert answer["overwritten"] == [[9, "all new"]]
     assert [row["name"] for row in plain_reader.snapshot(table)] == ["all new"]
     assert not pending(table)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from sparkrobust.probe import Point
 from sparkrobust.spark import gathering, routing
 from sparkrobust.spark.gathering import Gathered
 from tests.interop.tables import completed, options, pending
-from tests.moments import at
+from tests.moments import at, overtaken
 from tests.spark.tables import COLUMNS, DRIVER_BYTES, DUPLICATES, Subject, leftovers
 
 RETRIES = "hoodie.write.num.retries.on.conflict.failures"
@@ -31,8 +29,6 @@ WRITERS = {
     "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
     "hoodie.write.lock.provider": "FileSystemBasedLockProvider",
 }
-_LONG = 120
-"""Seconds: nobody waits for so long unless the test has failed."""
 REGIONS = ("eu", "us", "asia", "africa")
 
 
@@ -90,31 +86,6 @@ WAYS: dict[str, tuple[str, list[tuple[object, str, object]]]] = {
     "the driver looks the keys up": ("0", [(Gathered, "rows", lambda self: None)]),
     "Spark joins the keys": ("0", [(Gathered, "rows", lambda self: None), (gathering, "KEYS_CHUNKS", 0)]),
 }
-
-
-@contextmanager
-def overtaken(early: Callable[[], sr.WriteResult]) -> Iterator[None]:
-    """Another write begins before that of the block, and is completed once the tasks of that have ended."""
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        begun.set()
-        assert goes_on.wait(_LONG)
-
-    with ThreadPoolExecutor(1) as threads:
-        with probe.listening(at(Point.INFLIGHT, pause)):
-            other = threads.submit(early)
-            assert begun.wait(_LONG)
-
-        def go_on() -> None:
-            goes_on.set()
-            other.result()
-
-        try:
-            with probe.listening(at(Point.STAGE_ENDED, go_on)):
-                yield
-        finally:
-            goes_on.set()
 
 
 def staged(table: Path) -> tuple[list[str], list[str]]:
