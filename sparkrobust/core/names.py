@@ -216,7 +216,7 @@ class ControlFolder:
 
     @property
     def finalize(self) -> str:
-        """Put when the gate is closed: what the gate said, and how many slots there are."""
+        """Put when the gate is closed: what the gate said, how many slots there are, and which ones count."""
         return f"{self.path}/finalize"
 
     @property
