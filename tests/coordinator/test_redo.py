@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from fault_injection.s3_server import S3Server
 from sparkrobust import probe
 from sparkrobust.coordinator.control import Control
+from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.recovery import Fate, recover
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.conflicts import Strategy
@@ -19,12 +22,16 @@ from sparkrobust.core.instant import Action
 from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import OperationType
 from sparkrobust.errors import ConflictError, FencedError, IndeterminateInputError, UnavailableError
+from sparkrobust.options import parse
 from sparkrobust.probe import Point
+from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3_settings import S3Settings, client_of
+from sparkrobust.world import Ids
 from tests.coordinator.upserts import OTHER_SCHEMA, SAME_BUT_FOR_ITS_NAME, Upsert, rows, upsert
 from tests.coordinator.writers import clustering, writer
-from tests.coordinator.writes import begun, data_files, dead, leftovers, stage
-from tests.moments import at
+from tests.coordinator.writes import Stop, TestClock, begun, data_files, dead, leftovers, stage
+from tests.moments import Moments, Watched, at
 from tests.storage.conftest import BUCKET
 
 AT_FIRST = dict.fromkeys("abcd", "first")
@@ -253,6 +260,52 @@ def test_a_write_that_lacks_what_was_to_be_done_again_is_rolled_back(two: HudiTa
     dead(late.transaction)
     assert [one.fate for one in recover(writer(two))] == [Fate.ROLLED_BACK]
     assert rows(two) == {**AT_FIRST, "b": "early"} and leftovers(two.storage) == []
+
+
+def _late_write(moments: Moments) -> tuple[HudiTable, Upsert]:
+    """A write that is overtaken on a table of its own, and comes to many moments."""
+    options = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
+    options["hoodie.datasource.write.partitionpath.field"] = "p"
+    two, _ = make_table(MemoryStorage(Ids().nonce()), parse(options), TestClock(), Ids())
+    for keys in (["a", "b"], ["c", "d"]):
+        upsert(two, "first", keys)
+    early, ours = Upsert(writer(two), "early", ["b"]).begin(), writer(two)
+    ours.storage = cast(Storage, Watched(two.storage, moments))
+    late = Upsert(ours, "late", ["a", "c"])
+    lives = False
+    with contextlib.suppress(Stop), probe.listening(moments.listen):
+        late.begin().write()
+        lives = True
+    early.write().commit()
+    with contextlib.suppress(Stop), probe.listening(moments.listen):
+        if lives:
+            late.redo()
+            late.commit()
+    return two, late
+
+
+def _stop() -> None:
+    raise Stop
+
+
+@pytest.mark.parametrize("end", [recover, roll_back_failed_writes])
+def test_whenever_its_driver_dies_a_write_is_part_of_the_table_with_all_its_rows_or_none(
+    end: Callable[[HudiTable], object],
+) -> None:
+    moments = Moments()
+    whole = {"a": "late", "b": "early", "c": "late", "d": "first"}
+    assert rows(_late_write(moments)[0]) == whole
+    found = []
+    for number in range(len(moments.seen)):
+        two, late = _late_write(Moments(number, _stop))
+        dead(late.transaction)
+        end(writer(two))
+        roll_back_failed_writes(writer(two))  # as each write begins
+        upsert(writer(two), "next", ["d"])
+        found.append(rows(two))
+        assert leftovers(two.storage) == []
+    allowed = [{"a": "first", "b": "early", "c": "first", "d": "next"}, {**whole, "d": "next"}]
+    assert all(one in allowed for one in found) and all(one in found for one in allowed)
 
 
 def test_who_closes_the_gate_of_a_driver_that_lives_ends_its_write(two: HudiTable) -> None:
