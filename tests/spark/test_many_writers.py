@@ -128,6 +128,24 @@ def test_a_write_that_was_overtaken_writes_again_what_the_other_has_changed_and_
     assert is_whole(subject)
 
 
+@pytest.mark.parametrize("way", ["the driver has the rows", "Spark joins the keys"])
+def test_file_groups_that_share_tasks_are_written_again_without_those_that_nobody_has_changed(
+    subject: Subject, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for where, name, value in WAYS[way][1]:
+        monkeypatch.setattr(where, name, value)
+    many = range(100, 120)
+    subject.write("upsert", [(number, "first", 1, f"r{number}") for number in many])
+    early = [(number, "early", 5, f"r{number}") for number in (101, 102, 117)]
+    early += [(number + 100, "early", 5, f"r{number}") for number in (101, 117)]
+    with overtaken(lambda: subject.write("upsert", early)):
+        late = [(number, "late", 9, f"r{number}") for number in many]
+        result = subject.write("upsert", late, {RETRIES: "1"})
+    assert (result.retries, result.slots_redone, result.slots) == (0, 3, len(many))
+    wanted = {**dict.fromkeys(range(4), "first"), **dict.fromkeys(many, "late"), 201: "early", 217: "early"}
+    assert subject.names() == wanted and is_whole(subject)
+
+
 def test_an_insert_that_looks_up_nothing_does_so_too(subject: Subject) -> None:
     with overtaken(lambda: subject.write("insert", [(50, "early", 1, "eu")])):
         result = subject.write("insert", [(51, "late", 1, "eu"), (52, "late", 1, "us")], {RETRIES: "1"})
