@@ -58,6 +58,13 @@ def test_no_world_violates_anything_though_everything_happens_in_them(scenario: 
         assert outcomes == {"committed", "failed", "unknown", "nothing"}
 
 
+def test_writers_that_are_overtaken_do_slots_again_and_not_always_the_whole_write() -> None:
+    told = [one for seed in range(OF_WRITERS_THAT_SHARE) for one in run(seed, "overtaken").told]
+    committed = [one for one in told if one.outcome == "committed"]
+    assert sum(one.redone > 0 for one in committed) > 5
+    assert any("again" in one.name for one in committed)
+
+
 @pytest.mark.parametrize("scenario", DIRECT)
 def test_in_mode_direct_rows_are_doubled_only_where_a_folder_can_not_be_taken_from_late_tasks(
     scenario: str,
