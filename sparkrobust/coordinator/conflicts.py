@@ -148,6 +148,11 @@ def conflict(
     )
 
 
+def table_changed(table: HudiTable, plan: Plan, what: str) -> ConflictError:
+    """The error for a table that is another one than the write was planned for."""
+    return _error(table, plan, what, with_service=False)
+
+
 def _error(table: HudiTable, plan: Plan, told: str, *, with_service: bool) -> ConflictError:
     return ConflictError(
         f"the write {plan.folder.instant} was planned without knowing what others do: {told}",

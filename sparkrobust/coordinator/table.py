@@ -150,12 +150,20 @@ class HudiTable:
 
     def schema(self) -> TableSchema | None:
         """The newest schema that a write recorded, else the one the table was made with."""
-        for instant, metadata in self.newest_commits():
+        found = self.schema_text()
+        return TableSchema.of_avro(found[0], path=found[1]) if found else None
+
+    def schema_text(self, besides: AbstractSet[str] = frozenset()) -> tuple[str, str] | None:
+        """The same as Avro's JSON, and where it stands, had there not been the writes of these times."""
+        for instant in reversed(self.timeline.completed_writes):
+            if instant.time in besides:
+                continue
+            metadata = self.commit(instant)
             operation = metadata.operation_type
             if metadata.schema and (operation is None or operation.may_change_schema):
-                return TableSchema.of_avro(metadata.schema, path=instant_file(instant))
+                return metadata.schema, instant_file(instant)
         created = self.config.values.get("hoodie.table.create.schema")
-        return TableSchema.of_avro(created, path=PROPERTIES) if created else None
+        return (created, PROPERTIES) if created else None
 
     def file_ids_in_services(self) -> dict[str, Instant]:
         """The file groups that a pending clustering is to replace, with its instant."""

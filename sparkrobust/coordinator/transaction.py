@@ -34,6 +34,7 @@ from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
+from sparkrobust.coordinator.planned import refuse_if_other_table, refuse_if_taken_back
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
@@ -46,6 +47,7 @@ from sparkrobust.core.instant import Instant, InstantTime, State
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
 from sparkrobust.core.names import NONCE, ControlFolder, heartbeat_file, instant_file
 from sparkrobust.core.redo import Reads
+from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import (
@@ -77,6 +79,7 @@ class Transaction:
         # What it was planned from; what is completed since then may stand in the way.
         self._begun_at = Begun.at(table.timeline)
         self._seen: frozenset[InstantTime] | None = table.timeline.completed_times
+        self._config: TableConfig | None = table.config
         self._superseded: dict[int, int] = {}
         self.done: Instant | None = None
         """The completed instant, once the write is durable."""
@@ -87,7 +90,8 @@ class Transaction:
     def of_another(cls, table: HudiTable, folder: ControlFolder, gate: Gate) -> Transaction:
         """A write that another driver has begun, to be ended by this one."""
         transaction = cls(table, gate.terms, folder)
-        transaction._counted, transaction._begun_at, transaction._seen = gate.counted, gate.begun, None
+        transaction._counted, transaction._begun_at = gate.counted, gate.begun
+        transaction._seen = transaction._config = None
         transaction._superseded = dict(gate.superseded)
         transaction._begun = transaction._requested = True
         return transaction
@@ -305,9 +309,12 @@ class Transaction:
         self._refuse_if_given_up()
         refuse_if_written(table, self.terms, besides=asked)
         stats = [file.stat for file in files]
+        refuse_if_taken_back(table, plan, stats)
         refuse_conflicts(table, plan)
         same_keys.refuse()
         table.reload_config()
+        if not self.terms.replaces_table:
+            refuse_if_other_table(table, plan, self.terms, self._config)
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
         partitions = {stat.partition_path or "" for stat in stats}

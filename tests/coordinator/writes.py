@@ -99,6 +99,7 @@ def stage(
     *,
     token: str = "0-0-1",
     group: str | None = None,
+    base: str = "the one before",
     keys: Sequence[str] = (),
 ) -> str:
     """What a task does: begin marker, staged bytes, the completion marker if there is none.
@@ -126,7 +127,7 @@ def stage(
         num_writes=max(1, len(keys)),
         num_inserts=len(keys) or (0 if group else 1),
         num_update_writes=1 if group else 0,
-        prev_base_file="the one before" if group else None,
+        prev_base_file=base if group else None,
         file_size_in_bytes=staged.size,
     )
     file = WrittenFile(stat=stat, staged=staged, new_keys=hashes_of(keys))

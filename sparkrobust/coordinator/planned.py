@@ -1,0 +1,86 @@
+"""Whether the table is still what a write was planned for, as far as no file group tells.
+
+A write is held against others by the file groups that both change.  What concerns all groups is looked at
+here, under the lock: the table's keys, partitions and columns may have become others, and a write that this
+one was planned from may have been taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+import pyarrow as pa
+
+from sparkrobust.coordinator.conflicts import Plan, completed_since, table_changed
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.instant import Instant
+from sparkrobust.core.markers import Terms
+from sparkrobust.core.names import BaseFileName
+from sparkrobust.core.table_config import TableConfig
+from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.formats.schema import TableSchema
+
+
+def refuse_if_taken_back(table: HudiTable, plan: Plan, stats: Collection[WriteStat]) -> None:
+    """``ConflictError`` if a write is gone that this one was planned from: its rows would come back."""
+    timeline = table.timeline
+    known = {
+        time for time in (plan.seen or frozenset()) - timeline.completed_times if not timeline.is_past(time)
+    }
+    bases = (BaseFileName.parse(stat.prev_base_file or "") for stat in stats)
+    known |= {base.instant for base in bases if base and not timeline.is_committed(base.instant)}
+    if known:
+        raise table_changed(table, plan, f"{min(known)}, which it was planned from, was rolled back")
+
+
+def refuse_if_other_table(table: HudiTable, plan: Plan, terms: Terms, before: TableConfig | None) -> None:
+    """``ConflictError`` if keys, partitions or columns are others than those that the write was planned with.
+
+    Parameters
+    ----------
+    before
+        What the properties said when it was planned, where its driver is the one that planned it.
+    """
+    others = completed_since(table, plan)
+    for other in others if before is None else ():
+        if table.commit(other).operation_type is OperationType.INSERT_OVERWRITE_TABLE:
+            raise table_changed(table, plan, f"{other} replaced the table")
+    if before is not None and _layout(before) != _layout(table.config):
+        raise table_changed(table, plan, "the table has other keys, partitions or ordering fields by now")
+    if others:
+        _refuse_other_columns(table, plan, terms, others)
+
+
+def _refuse_other_columns(table: HudiTable, plan: Plan, terms: Terms, others: Collection[Instant]) -> None:
+    """The newest write says which columns the table has, so one that lacks another's would take them away."""
+    newest = table.schema_text()
+    if newest and newest[0] == terms.schema:
+        return  # as nearly always
+    now = _columns(newest)
+    if now == _columns((terms.schema, plan.folder.gate)):
+        return
+    if now != _columns(table.schema_text(besides={other.time for other in others})):
+        raise table_changed(table, plan, "the table has other columns by now")
+    # It changes them itself, which counts only if it is the newest.
+    later = max(others, key=lambda other: other.time)
+    if later.time > plan.folder.instant:
+        raise table_changed(table, plan, f"{later} is newer, and has not the columns that it adds")
+
+
+def _layout(config: TableConfig) -> tuple[object, ...]:
+    """What every row of a table goes by."""
+    return (
+        *(config.key_fields, config.partition_fields, config.ordering_fields, config.key_generator),
+        *(config.merge_mode, config.hive_style, config.url_encoded),
+    )
+
+
+def _columns(schema: tuple[str, str] | None) -> object:
+    """Equal for two schemas of the same columns, however they are written down."""
+    return None if schema is None else _arrow(*schema)
+
+
+@lru_cache(64)
+def _arrow(text: str, path: str) -> pa.Schema:
+    return TableSchema.of_avro(text, path=path).arrow
