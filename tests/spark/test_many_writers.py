@@ -19,7 +19,7 @@ from sparkrobust.spark import gathering, routing
 from sparkrobust.spark.gathering import Gathered
 from tests.interop.tables import completed, options, pending
 from tests.moments import at, overtaken
-from tests.spark.tables import COLUMNS, DRIVER_BYTES, DUPLICATES, Subject, leftovers
+from tests.spark.tables import COLUMNS, DRIVER_BYTES, DUPLICATES, NULL_FOR_MISSING, Subject, leftovers
 
 RETRIES = "hoodie.write.num.retries.on.conflict.failures"
 EARLY = "hoodie.write.concurrency.early.conflict.detection.enable"
@@ -206,6 +206,29 @@ def test_a_new_key_that_two_writers_insert_is_in_the_table_once(subject: Subject
             assert subject.write("upsert", rows, {RETRIES: retries}).retries == 1
     names = subject.names()
     assert (names[9], names.get(8)) == (("other", None) if retries == "0" else ("late", "late"))
+    assert is_whole(subject)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_column_that_another_writer_adds_meanwhile_stays_with_all_that_is_in_it(
+    subject: Subject, retries: int
+) -> None:
+    def other() -> None:
+        subject.write("upsert", [(1, "other", 5, "us", "kept")], columns=f"{COLUMNS}, note string")
+
+    without = {NULL_FOR_MISSING: "true"}
+    with probe.listening(at(Point.STAGE_ENDED, other)):
+        rows = [(0, "late", 9, "eu")]
+        if not retries:
+            with pytest.raises(ConflictError, match="other columns"):
+                subject.write("upsert", rows, without)
+        else:
+            assert subject.write("upsert", rows, without, {RETRIES: str(retries)}).retries == retries
+    # Whoever makes the other's file anew knows of its column.
+    subject.write("upsert", [(1, "too old", 1, "us")], without)
+    found = {row["id"]: row.asDict() for row in sr.read(subject.spark).load(str(subject.path)).collect()}
+    assert (found[1]["name"], found[1]["note"]) == ("other", "kept")
+    assert found[0]["name"] == ("late" if retries else "first")
     assert is_whole(subject)
 
 
