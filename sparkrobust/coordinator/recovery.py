@@ -17,7 +17,8 @@ from sparkrobust.coordinator.rollback import finish_decided, roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier, find_write
-from sparkrobust.core.instant import WRITES, Instant, InstantTime
+from sparkrobust.core.conflicts import Work
+from sparkrobust.core.instant import Instant, InstantTime
 from sparkrobust.core.names import WRITE_ID
 from sparkrobust.core.outcome import WriteResult
 from sparkrobust.errors import CommitUnknownError, RobustWriteError, UnavailableError
@@ -51,7 +52,7 @@ def recover(table: HudiTable, *, even_alive: bool = False) -> list[Recovered]:
     table.reload()
     folders = control_folders(table.storage)
     found = []
-    for instant in [i for i in table.timeline.pending if i.action in WRITES]:
+    for instant in [i for i in table.timeline.pending if table.work_of(i) is Work.INGESTION]:
         controls = [Control(table, folder) for folder in folders if folder.instant == instant.time]
         committed = finish_decided(table, controls)
         if not committed and not even_alive and seconds_since(table, instant.time) is not None:

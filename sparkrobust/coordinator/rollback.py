@@ -28,10 +28,10 @@ from sparkrobust.coordinator.leftovers import (
 from sparkrobust.coordinator.locking import locked
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import age_ms, next_time
-from sparkrobust.core.conflicts import work_of
+from sparkrobust.core.conflicts import Work, work_of
 from sparkrobust.core.decision import Abort, Commit
 from sparkrobust.core.failed_writes import Fate, Pending, fate_of
-from sparkrobust.core.instant import WRITES, Action, Instant, InstantTime, State
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import (
     REMOVABLE,
     BaseFileName,
@@ -103,7 +103,7 @@ def _failed(table: HudiTable) -> list[Instant]:
     policy, delay_ms = table.coordination.failed_writes, table.coordination.rollback_delay_ms
     eager, never = policy is FailedWritesPolicy.EAGER, policy is FailedWritesPolicy.NEVER
     pending = [instant for instant in table.timeline.pending if work_of(instant) is not None]
-    is_asked = not eager or any(instant.action not in WRITES for instant in pending)
+    is_asked = not eager or any(table.work_of(instant) is not Work.INGESTION for instant in pending)
     alive = living(table) if pending and is_asked else frozenset()
 
     def fate(instant: Instant) -> Fate:
@@ -114,7 +114,7 @@ def _failed(table: HudiTable) -> list[Instant]:
 
 
 def _known(table: HudiTable, instant: Instant, *, alive: bool) -> Pending:
-    if instant.action in WRITES:
+    if table.work_of(instant) is Work.INGESTION:
         return Pending(service=False, alive=alive)
     return Pending(
         service=True,
@@ -311,6 +311,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     # Only now: an end that came before ABORT was put is on the timeline by now, and none comes after it.
     table.reload()
     write = table.timeline.find(failed.commit_time, Action(failed.action))
+    if write is not None and write.pending and _is_complete(table, rollback):
+        return True  # others have carried it out, and what stands there now came after it
     if not durable and write is not None and write.pending:
         with contextlib.suppress(AlreadyExistsError):  # an earlier execution of this plan came as far
             storage.put_if_absent(instant_file(replace(rollback, state=State.INFLIGHT)), b"")
@@ -326,7 +328,8 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
         _withdraw(table, rollback)
         return _is_rolled_back(table, failed.commit_time, Action(failed.action))
     with locked(table, _owner(failed.commit_time)):
-        _complete(table, rollback, plan, started)
+        if not _complete(table, rollback, plan, started):
+            return True
     for control in controls:
         control.remove()
     storage.delete_tree(marker_folder(failed.commit_time))
@@ -335,9 +338,17 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     return True
 
 
-def _complete(table: HudiTable, rollback: Instant, plan: RollbackPlan, started: float) -> None:
-    """Take the write off the timeline, and say that it was rolled back."""
+def _complete(table: HudiTable, rollback: Instant, plan: RollbackPlan, started: float) -> bool:
+    """Take the write off the timeline, and say that it was rolled back.
+
+    Returns
+    -------
+    ``False`` if others had done so, and something stands there that came after it.
+    """
     storage, failed = table.storage, plan.instant_to_rollback
+    table.reload()
+    if _is_complete(table, rollback):
+        return table.timeline.find(failed.commit_time, Action(failed.action)) is None
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(instant_file(_instant_of(failed, state)))
     reached(Point.INSTANTS_DELETED, instant=failed.commit_time, rollback=rollback.time)
@@ -352,6 +363,7 @@ def _complete(table: HudiTable, rollback: Instant, plan: RollbackPlan, started: 
         done = replace(rollback, state=State.COMPLETED, completion=completion)
         storage.put_if_absent(instant_file(done), metadata.to_bytes())
         reached(Point.ROLLED_BACK, instant=failed.commit_time, rollback=rollback.time)
+    return True
 
 
 def _is_complete(table: HudiTable, rollback: Instant) -> bool:
@@ -384,10 +396,22 @@ def _plan_of(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
     return RollbackPlan.from_bytes(data, path=path)
 
 
+def _is_of_a_plan_that_stays(table: HudiTable, plan: RollbackPlan) -> bool:
+    """Whether it is a step of executing a table service's plan again, which belongs to who does that.
+
+    It keeps the plan, and is over before the new execution begins: of that a late one would delete the files.
+    """
+    failed = plan.instant_to_rollback
+    target = table.timeline.find(failed.commit_time, Action(failed.action))
+    if target is None or not target.pending or work_of(target) is None:
+        return False
+    return _known(table, target, alive=False).stays
+
+
 def _finish(table: HudiTable, rollback: Instant) -> Instant | None:
     """Carry out a rollback that somebody planned; the write that is undone, if it had not ended otherwise."""
     plan = _plan_of(table, rollback)
-    if plan is None:
+    if plan is None or _is_of_a_plan_that_stays(table, plan):
         return None
     undone = _execute(table, rollback, plan, "its driver is gone")
     return _instant_of(plan.instant_to_rollback, State.INFLIGHT) if undone else None

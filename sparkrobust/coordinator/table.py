@@ -13,6 +13,7 @@ from itertools import islice
 from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.properties import read_properties
+from sparkrobust.core.conflicts import Work, work_of
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
 from sparkrobust.core.table_config import TableConfig
@@ -126,8 +127,7 @@ class HudiTable:
         place = (self.storage.url, path)
         found = _commits.get(place)
         if found is None:
-            replacing = instant.action.when_complete is Action.REPLACE_COMMIT
-            kind = ReplaceCommitMetadata if replacing else CommitMetadata
+            kind = ReplaceCommitMetadata if _is_replacing(instant) else CommitMetadata
             found = kind.from_bytes(self.read(path), path=path)
             _commits.keep(place, found)
         return found
@@ -173,16 +173,26 @@ class HudiTable:
                 found |= dict.fromkeys((file_id for _, file_id in self.groups_in_plan(instant)), instant)
         return found
 
+    def work_of(self, pending: Instant) -> Work | None:
+        """What a pending instant does to file groups, if anything.
+
+        A clustering that was scheduled before Hudi had a word for it goes as a replacecommit, as do an insert
+        overwrite and a deletion of partitions: its plan names file groups, and theirs never do.
+        """
+        if pending.action is Action.REPLACE_COMMIT and self.groups_in_plan(pending):
+            return Work.CLUSTERING
+        return work_of(pending)
+
     def groups_in_plan(self, service: Instant) -> list[tuple[str, str]]:
         """Partition and id of the file groups that a pending table service is about to change."""
         path = instant_file(replace(service, state=State.REQUESTED))
-        groups_in = clustered_groups if service.action is Action.CLUSTERING else compacted_groups
+        groups_in = clustered_groups if _is_replacing(service) else compacted_groups
         return groups_in(self.read(path), path=path)
 
     def plan_says(self, service: Instant, key: str) -> str | None:
         """What the plan of a pending table service says besides, under this key."""
         path = instant_file(replace(service, state=State.REQUESTED))
-        record = REPLACE_PLAN if service.action is Action.CLUSTERING else COMPACTION_PLAN
+        record = REPLACE_PLAN if _is_replacing(service) else COMPACTION_PLAN
         return extra_metadata(self.read(path), record, path=path).get(key)
 
     # -- files -----------------------------------------------------------------------------------
@@ -255,6 +265,10 @@ class HudiTable:
                 else:
                     below += [path for path in folders if path != HOODIE]
             level = below
+
+
+def _is_replacing(instant: Instant) -> bool:
+    return instant.action.when_complete is Action.REPLACE_COMMIT
 
 
 def exists(storage: Storage) -> bool:

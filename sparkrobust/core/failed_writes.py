@@ -29,6 +29,11 @@ class Pending:
     age_ms: int = 0
     """Since it was requested."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether its plan stays when it is rolled back, which is for who executes it again."""
+        return self.service and not self.removable
+
 
 def fate_of(pending: Pending, *, eager: bool, never: bool, delay_ms: int) -> Fate:
     """What becomes of it.
@@ -42,9 +47,9 @@ def fate_of(pending: Pending, *, eager: bool, never: bool, delay_ms: int) -> Fat
     delay_ms
         The age before which a removable plan is left alone.
     """
+    if pending.stays:
+        return Fate.EXECUTED_AGAIN
     if pending.service:
-        if not pending.removable:
-            return Fate.EXECUTED_AGAIN
         if pending.alive:
             return Fate.ALIVE
         if pending.age_ms < delay_ms:

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from sparkrobust import probe
+from sparkrobust.coordinator.leftovers import begin_markers
+from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.services import executing
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Action, State
-from sparkrobust.core.names import heartbeat_file
+from sparkrobust.core.names import MarkerType, begin_marker, heartbeat_file, marker_folder
 from sparkrobust.errors import ConflictError
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
 from sparkrobust.world import Clock
-from tests.coordinator.writers import LOCK, clustering, writer
+from tests.coordinator.writers import LOCK, clustering, complete, rollback_of, writer
 from tests.coordinator.writes import begun, data_files, leftovers, stage, stopped
 from tests.moments import at
 
@@ -150,6 +152,61 @@ def test_a_plan_that_is_not_removable_stays_however_old_it_is(table: HudiTable, 
     table.clock.sleep(100 * 3600)
     assert roll_back_failed_writes(writer(table)) == []
     assert writer(table).timeline.find(plan.time, Action.CLUSTERING) is not None
+
+
+@pytest.mark.parametrize("inflight", [False, True], ids=["requested", "inflight"])
+@pytest.mark.parametrize("action", [Action.CLUSTERING, Action.REPLACE_COMMIT], ids=["its word", "older word"])
+def test_a_rollback_that_is_a_step_of_executing_a_plan_again_is_left_to_who_executes_it(
+    table: HudiTable, action: Action, *, inflight: bool
+) -> None:
+    plan = clustering(table, inflight=inflight, action=action)
+    step, running = rollback_of(table, plan), _running(table, plan.time)
+    assert roll_back_failed_writes(writer(table)) == []
+    assert data_files(table.storage) == [running]
+    assert [one.time for one in writer(table).timeline.pending] == [plan.time, step.time]
+
+
+@pytest.mark.parametrize("removable", [False, True], ids=["stays", "removable"])
+def test_a_pending_replacecommit_is_a_table_service_where_its_plan_is_a_clustering(
+    table: HudiTable, *, removable: bool
+) -> None:
+    plan = clustering(table, removable=removable, action=Action.REPLACE_COMMIT)
+    overwrite = stopped(table, "staged", Action.REPLACE_COMMIT)
+    eager = writer(table, failed_writes=FailedWritesPolicy.EAGER)
+    assert [one.time for one in roll_back_failed_writes(eager)] == [overwrite.time]
+    assert recover(writer(table), even_alive=True) == []
+    table.clock.sleep(3600)
+    gone = [plan.time] if removable else []
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == gone
+
+
+@pytest.mark.parametrize("point", [Point.ABORT_DECIDED, Point.FILES_DELETED])
+def test_a_rollback_that_others_completed_meanwhile_touches_nothing_of_what_came_after(
+    table: HudiTable, point: Point
+) -> None:
+    plan = clustering(table, removable=True, inflight=True)  # as for others one is that stays
+    rollback = rollback_of(table, plan)
+    running: list[str] = []
+
+    def execute_again() -> None:
+        complete(table, rollback)
+        running.append(_running(table, plan.time))
+
+    with probe.listening(at(point, execute_again)):
+        roll_back_failed_writes(writer(table))
+    assert data_files(table.storage) == running
+    assert [path for path, _ in begin_markers(table.storage, plan.time)] == running
+    assert [(one.time, one.state) for one in writer(table).timeline.pending] == [(plan.time, State.INFLIGHT)]
+
+
+def _running(table: HudiTable, time: str) -> str:
+    """What a writer of Hudi's has written so far that executes a plan."""
+    path = f"p1/f-0_0-1-2_{time}.parquet"
+    for folder in ("p1", f"{marker_folder(time)}/p1"):
+        table.storage.make_folder(folder)
+    table.storage.put(begin_marker(time, path, MarkerType.CREATE), b"")
+    table.storage.put(path, b"rows")
+    return path
 
 
 def test_a_removable_plan_that_is_being_executed_is_left_alone(table: HudiTable) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 from fault_injection.service_plans import plan_of
 from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import instant_file
+from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.storage.locks import FileSystemLock
 from tests.coordinator.writes import begun
@@ -27,11 +29,34 @@ def writer(table: HudiTable, *, expire_seconds: float | None = None, **more: Any
 
 
 def clustering(
-    table: HudiTable, group: str = "p9/none", *, removable: bool = False, inflight: bool = False
+    table: HudiTable,
+    group: str = "p9/none",
+    *,
+    removable: bool = False,
+    inflight: bool = False,
+    action: Action = Action.CLUSTERING,
 ) -> Instant:
-    """A pending clustering of a file group, as any writer may have scheduled it."""
+    """A pending clustering of a file group, as any writer may have scheduled it, by either of its names."""
     plan = plan_of(Action.CLUSTERING, _group(group), removable=removable)
-    return _scheduled(table, Action.CLUSTERING, plan, inflight=inflight)
+    return _scheduled(table, action, plan, inflight=inflight)
+
+
+def rollback_of(table: HudiTable, target: Instant) -> Instant:
+    """A rollback that any writer may have planned."""
+    info = InstantInfo(commit_time=target.time, action=target.action.value)
+    plan = RollbackPlan(instant_to_rollback=info).to_bytes()
+    return _scheduled(table, Action.ROLLBACK, plan, inflight=False)
+
+
+def complete(table: HudiTable, rollback: Instant) -> None:
+    """Who planned it, or another writer, says that it has carried a rollback out."""
+    path = instant_file(replace(rollback, state=State.REQUESTED))
+    plan = RollbackPlan.from_bytes(table.storage.read(path), path=path)
+    done = RollbackMetadata.of_plan(plan, rollback_instant=rollback.time, time_taken_in_millis=1)
+    table.reload()
+    completion = next_time(table.clock, table.config, table.timeline.newest_time)
+    found = replace(rollback, state=State.COMPLETED, completion=completion)
+    table.storage.put_if_absent(instant_file(found), done.to_bytes())
 
 
 def compaction(table: HudiTable, group: str, action: Action) -> Instant:
