@@ -74,7 +74,7 @@ class Services:
         with locked(table, f"scheduling of a {action.value}"):
             table.reload()
             plans = [one for one in table.timeline.pending if work_of(one) not in (None, Work.INGESTION)]
-            taken = {group for plan in plans for group in table.groups_in_plan(plan)}
+            taken = {group for plan in plans for group in table.groups_in_plan(plan) or ()}
             free = [
                 group for base in table.base_files() if (group := (base.partition, base.file_id)) not in taken
             ]

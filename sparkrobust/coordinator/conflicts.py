@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -58,8 +58,8 @@ def refuse_conflicts(table: HudiTable, plan: Plan) -> None:
 
 
 def conflicts_of(table: HudiTable, plan: Plan) -> list[Conflict]:
-    """What stands in the way as of the last reload."""
-    return find_conflicts(plan.groups, _taken(table, _candidates(table, plan)), plan.made_from)
+    """What stands in the way, as of the last reload unless a table service has ended since."""
+    return _in_the_way(table, plan, lambda: _candidates(table, plan))
 
 
 def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
@@ -70,13 +70,16 @@ def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
     """
     table.reload()
     alive = living(table)
-    running = [
-        other
-        for other in table.timeline.pending
-        if work_of(other) is Work.INGESTION and other.time < plan.folder.instant and other.time in alive
-    ]
-    candidates = [*_candidates(table, plan), *running]
-    _refuse(table, plan, find_conflicts(plan.groups, _taken(table, candidates), plan.made_from))
+
+    def candidates() -> list[Instant]:
+        running = [
+            other
+            for other in table.timeline.pending
+            if work_of(other) is Work.INGESTION and other.time < plan.folder.instant and other.time in alive
+        ]
+        return [*_candidates(table, plan), *running]
+
+    _refuse(table, plan, _in_the_way(table, plan, candidates))
 
 
 def completed_since(table: HudiTable, plan: Plan) -> list[Instant]:
@@ -99,15 +102,22 @@ def _candidates(table: HudiTable, plan: Plan) -> list[Instant]:
     return [*completed_since(table, plan), *pending]
 
 
-def _taken(table: HudiTable, candidates: list[Instant]) -> Iterator[Taken]:
-    for other in candidates:
-        if work_of(other) is not Work.INGESTION:
-            groups = frozenset(table.groups_in_plan(other))
-            yield Taken(instant=other, groups=groups, by=f"a pending {other.action.value}")
-        elif other.pending:
-            yield _of_commit(other, _workload(table, other))
-        else:
-            yield _of_commit(other, table.commit(other))
+def _in_the_way(table: HudiTable, plan: Plan, candidates: Callable[[], Iterable[Instant]]) -> list[Conflict]:
+    while True:
+        found = [_taken(table, other) for other in candidates()]
+        known = [one for one in found if one is not None]
+        if len(known) == len(found):
+            return find_conflicts(plan.groups, known, plan.made_from)
+        table.reload()  # a table service has ended: if it was completed, it is found as a write now
+
+
+def _taken(table: HudiTable, other: Instant) -> Taken | None:
+    """What an instant has changed, or is going to; ``None`` if it has ended since the last reload."""
+    if work_of(other) is not Work.INGESTION:
+        groups = table.groups_in_plan(other)
+        by = f"a pending {other.action.value}"
+        return None if groups is None else Taken(instant=other, groups=frozenset(groups), by=by)
+    return _of_commit(other, _workload(table, other) if other.pending else table.commit(other))
 
 
 def _workload(table: HudiTable, pending: Instant) -> CommitMetadata:

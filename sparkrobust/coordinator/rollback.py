@@ -384,16 +384,9 @@ def _instant_of(info: InstantInfo, state: State) -> Instant:
 
 
 def _plan_of(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """What a rollback is to do; ``None`` if somebody has withdrawn it since the timeline was seen."""
-    path = instant_file(replace(rollback, state=State.REQUESTED))
-    try:
-        data = table.read(path)
-    except CorruptTableError:
-        table.reload()
-        if table.timeline.find(rollback.time, Action.ROLLBACK) is None:
-            return None
-        raise
-    return RollbackPlan.from_bytes(data, path=path)
+    """What a rollback is to do; ``None`` if it has ended since the timeline was seen."""
+    path, data = instant_file(replace(rollback, state=State.REQUESTED)), table.requested(rollback)
+    return None if data is None else RollbackPlan.from_bytes(data, path=path)
 
 
 def _is_of_a_plan_that_stays(table: HudiTable, plan: RollbackPlan) -> bool:

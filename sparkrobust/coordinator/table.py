@@ -119,6 +119,19 @@ class HudiTable:
         except NotFoundError as error:
             raise CorruptTableError(f"{path} is gone, though the timeline listed it", path=path) from error
 
+    def requested(self, pending: Instant) -> bytes | None:
+        """The requested file of a pending instant; ``None`` if that has ended since the last reload.
+
+        The timeline stays as it is: who plans a write goes to the end by what was seen at first.
+        """
+        try:
+            return self.read(_plan_path(pending))
+        except CorruptTableError:
+            now = Timeline.of_names(self.storage.look(TIMELINE).names).find(pending.time, pending.action)
+            if now is None or not now.pending:
+                return None
+            raise
+
     # -- what commits say ------------------------------------------------------------------------
 
     def commit(self, instant: Instant) -> CommitMetadata:
@@ -170,7 +183,8 @@ class HudiTable:
         found: dict[str, Instant] = {}
         for instant in self.timeline.pending:
             if instant.action is Action.CLUSTERING:
-                found |= dict.fromkeys((file_id for _, file_id in self.groups_in_plan(instant)), instant)
+                groups = self.groups_in_plan(instant) or ()
+                found |= dict.fromkeys((file_id for _, file_id in groups), instant)
         return found
 
     def work_of(self, pending: Instant) -> Work | None:
@@ -183,17 +197,20 @@ class HudiTable:
             return Work.CLUSTERING
         return work_of(pending)
 
-    def groups_in_plan(self, service: Instant) -> list[tuple[str, str]]:
-        """Partition and id of the file groups that a pending table service is about to change."""
-        path = instant_file(replace(service, state=State.REQUESTED))
+    def groups_in_plan(self, service: Instant) -> list[tuple[str, str]] | None:
+        """Partition and id of the file groups that a pending table service is about to change.
+
+        ``None`` if it has ended since the last reload: it changes none any more, or has changed them.
+        """
         groups_in = clustered_groups if _is_replacing(service) else compacted_groups
-        return groups_in(self.read(path), path=path)
+        plan = self.requested(service)
+        return None if plan is None else groups_in(plan, path=_plan_path(service))
 
     def plan_says(self, service: Instant, key: str) -> str | None:
-        """What the plan of a pending table service says besides, under this key."""
-        path = instant_file(replace(service, state=State.REQUESTED))
+        """What the plan of a pending table service says besides, under this key: nothing if it has ended."""
         record = REPLACE_PLAN if _is_replacing(service) else COMPACTION_PLAN
-        return extra_metadata(self.read(path), record, path=path).get(key)
+        plan = self.requested(service)
+        return None if plan is None else extra_metadata(plan, record, path=_plan_path(service)).get(key)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -265,6 +282,10 @@ class HudiTable:
                 else:
                     below += [path for path in folders if path != HOODIE]
             level = below
+
+
+def _plan_path(pending: Instant) -> str:
+    return instant_file(replace(pending, state=State.REQUESTED))
 
 
 def _is_replacing(instant: Instant) -> bool:

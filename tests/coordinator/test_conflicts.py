@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 
 from sparkrobust.coordinator.conflicts import Plan, refuse_conflicts
 from sparkrobust.coordinator.recovery import Fate, recover
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.times import next_time
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.conflicts import NOTHING, Strategy
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import WRITER, ControlFolder, instant_file
 from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.errors import ConflictError
-from sparkrobust.formats.commit_metadata import CommitMetadata
+from sparkrobust.errors import ConflictError, CorruptTableError
+from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.storage.local import LocalStorage
 from tests.coordinator.writers import clustering, compaction, writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, stage, terms
@@ -273,6 +276,69 @@ def test_a_table_service_that_was_scheduled_while_a_write_ran_stands_in_the_way_
     assert refused.value.kind == "conflict-with-service"
     assert "completed or rolled back" in str(refused.value.hint)
     adding.commit(adding.finalize(1))
+
+
+@pytest.mark.parametrize("completed", [True, False], ids=["completed", "rolled back"])
+def test_a_table_service_that_ends_while_it_is_looked_at_stands_in_the_way_if_it_was_completed(
+    table: HudiTable, group: str, *, completed: bool
+) -> None:
+    ours = writer(table)
+    late = begun(ours)
+    stage(ours, late, group=group)
+    service = clustering(table, group, inflight=True)
+    markers = late.finalize(1)
+    end = completed_with(table, service, group) if completed else lambda: None
+    _ends_when_its_plan_is_read(table, service, end)
+    if not completed:
+        late.commit(markers)
+        return
+    with pytest.raises(ConflictError, match=service.time) as refused:
+        late.commit(markers)
+    assert refused.value.kind == "conflict", "a retry gets past it"
+
+
+def completed_with(table: HudiTable, service: Instant, group: str) -> Callable[[], None]:
+    """A clustering's last step: it has replaced the file group."""
+    partition, _, file_id = group.rpartition("/")
+    replaced = ReplaceCommitMetadata(
+        partition_to_replace_file_ids={partition: (file_id,)}, operation_type=OperationType.CLUSTER
+    )
+    time = next_time(table.clock, table.config, service.time)
+    done = replace(service, state=State.COMPLETED, completion=time)
+    return lambda: table.storage.put_if_absent(instant_file(done), replaced.to_bytes())
+
+
+def _ends_when_its_plan_is_read(table: HudiTable, service: Instant, end: Callable[[], None]) -> None:
+    """Another writer ends a table service, and takes its files away, right before we read its plan."""
+    files = [instant_file(replace(service, state=state)) for state in (State.INFLIGHT, State.REQUESTED)]
+    todo, read = [end], table.storage.read
+
+    def reads(path: str) -> bytes:
+        if path == files[1] and todo:
+            todo.pop()()
+            for file in files:
+                table.storage.delete(file)
+        return read(path)
+
+    table.storage.read = reads  # type: ignore[method-assign]
+
+
+def test_the_plan_of_a_service_that_ended_since_the_timeline_was_seen_names_nothing_and_fails_nobody(
+    table: HudiTable, group: str
+) -> None:
+    service = clustering(table, group)
+    ours = writer(table)
+    seen = ours.timeline
+    table.storage.delete(instant_file(service))
+    assert ours.file_ids_in_services() == {} and ours.timeline is seen
+    assert roll_back_failed_writes(ours) == []
+
+
+def test_the_plan_of_a_service_that_is_pending_still_is_missed(table: HudiTable, group: str) -> None:
+    service = clustering(table, group, inflight=True)
+    table.storage.delete(instant_file(replace(service, state=State.REQUESTED)))
+    with pytest.raises(CorruptTableError, match="is gone"):
+        writer(table).file_ids_in_services()
 
 
 def test_a_pending_write_stands_in_nobodys_way_when_he_commits(table: HudiTable, group: str) -> None:
