@@ -20,7 +20,7 @@ from sparkrobust.core.conflicts import (
     pending_candidates,
     work_of,
 )
-from sparkrobust.core.instant import Instant, InstantTime, State
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import WRITER, ControlFolder, instant_file
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.errors import ConflictError, RobustWriteError
@@ -52,8 +52,28 @@ def group_of(stat: WriteStat) -> FileGroup:
     return stat.partition_path or "", stat.file_id
 
 
+def refuse_while_restoring(table: HudiTable) -> None:
+    """``ConflictError`` if a restore was pending at the last reload.
+
+    It takes completed commits back, one after the other, by rollbacks of its own: until it is completed
+    nothing may be written, and what of all that is pending is not its own nobody else can tell.
+    """
+    for instant in table.timeline.pending:
+        if instant.action is Action.RESTORE:
+            raise ConflictError(
+                f"{table.storage.url} is being restored to an earlier state: {instant} is not completed",
+                instant=instant.time,
+                path=table.storage.url,
+                outcome="Conflicted",
+                kind=SERVICE_CONFLICT,
+                hint="wait until it is; if who restored the table is gone, restore it with Hudi to the same "
+                "savepoint again, which finishes it",
+            )
+
+
 def refuse_conflicts(table: HudiTable, plan: Plan) -> None:
     """``ConflictError`` if another instant stands in the way; to be called under the lock, after a reload."""
+    refuse_while_restoring(table)
     _refuse(table, plan, conflicts_of(table, plan))
 
 
@@ -69,6 +89,7 @@ def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
     stands in the way as well.
     """
     table.reload()
+    refuse_while_restoring(table)
     alive = living(table)
 
     def candidates() -> list[Instant]:

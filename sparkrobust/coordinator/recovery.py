@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.heartbeat import seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
@@ -50,6 +51,7 @@ def recover(table: HudiTable, *, even_alive: bool = False) -> list[Recovered]:
         Also those whose driver was alive a short while ago, and may have died since.
     """
     table.reload()
+    refuse_while_restoring(table)
     folders = control_folders(table.storage)
     found = []
     for instant in [i for i in table.timeline.pending if table.work_of(i) is Work.INGESTION]:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import Ending, roll_forward, tidy_up, was_rolled_back
 from sparkrobust.coordinator.heartbeat import living
@@ -58,7 +59,13 @@ def roll_back_failed_writes(table: HudiTable) -> list[Instant]:
     Returns
     -------
     The writes that were rolled back; those whose commit was decided are finished instead.
+
+    Raises
+    ------
+    ConflictError
+        The table is being restored.
     """
+    refuse_while_restoring(table)
     failed = _failed(table)
     for instant in failed:
         # What is decided is no failed write; nor can it be finished under a lock that is held already.
@@ -75,6 +82,7 @@ def _schedule_rollbacks(table: HudiTable) -> None:
     """Step 1: under the lock, a plan for every pending instant that has failed and has none."""
     with locked(table, "scheduling of rollbacks") as grip:
         table.reload()
+        refuse_while_restoring(table)
         targets = pending_targets(table)
         for instant in _failed(table):
             if instant.time in targets:
@@ -132,6 +140,7 @@ def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
     with locked(table, _owner(failed.time)):
         if table.coordination.lock.shared:
             table.reload()
+        refuse_while_restoring(table)
         if _is_rolled_back(table, failed.time, failed.action):
             return True
         requested, plan = _pending_plans(table).get(failed.time) or _scheduled(table, failed)
@@ -310,6 +319,7 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
     durable = finish_decided(table, controls)
     # Only now: an end that came before ABORT was put is on the timeline by now, and none comes after it.
     table.reload()
+    refuse_while_restoring(table)
     write = table.timeline.find(failed.commit_time, Action(failed.action))
     if write is not None and write.pending and _is_complete(table, rollback):
         return True  # others have carried it out, and what stands there now came after it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.heartbeat import Heartbeat, seconds_since
 from sparkrobust.coordinator.locking import locked
 from sparkrobust.coordinator.rollback import pending_targets
@@ -23,11 +24,12 @@ def executing(table: HudiTable, plan: Instant) -> Iterator[Heartbeat]:
     Raises
     ------
     ConflictError
-        Somebody else executes it, or it is not to be executed any more.
+        Somebody else executes it, or it is not to be executed any more; or the table is being restored.
     """
     heartbeat = Heartbeat(table, plan.time)
     with locked(table, f"execution of {plan.time}"):  # 2, and 6 where the block ends
         table.reload()
+        refuse_while_restoring(table)
         _refuse_if_alive(table, plan)  # 3
         _refuse_if_spent(table, plan)  # 4
         heartbeat.start()  # 5

@@ -59,6 +59,16 @@ def complete(table: HudiTable, rollback: Instant) -> None:
     table.storage.put_if_absent(instant_file(found), done.to_bytes())
 
 
+def restore(table: HudiTable, *, inflight: bool = False) -> Instant:
+    """A restore of Hudi's that is under way."""
+    return _scheduled(table, Action.RESTORE, b"", inflight=inflight)
+
+
+def end_restore(table: HudiTable, restore: Instant) -> None:
+    done = replace(restore, state=State.COMPLETED, completion=restore.time)
+    table.storage.put_if_absent(instant_file(done), b"")
+
+
 def compaction(table: HudiTable, group: str, action: Action) -> Instant:
     return _scheduled(table, action, plan_of(action, _group(group)), inflight=False)
 

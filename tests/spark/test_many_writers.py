@@ -278,6 +278,20 @@ def test_writers_of_different_partitions_never_get_into_each_others_way(subject:
     assert len(completed(subject.path)) == 1 + 3 * len(REGIONS) and is_whole(subject)
 
 
+def test_while_a_table_is_restored_a_write_is_refused_before_it_writes_and_does_not_try_again(
+    subject: Subject,
+) -> None:
+    restore = subject.path / ".hoodie" / "timeline" / "99990101000000000.restore.requested"
+    restore.touch()
+    before = sorted(subject.path.rglob("*"))
+    with pytest.raises(ConflictError, match=r"is being restored.*99990101000000000 \(restore, requested\)"):
+        subject.write("upsert", [(0, "late", 9, "eu")], {RETRIES: "3"})
+    assert sorted(subject.path.rglob("*")) == before
+    restore.unlink()
+    assert subject.write("upsert", [(0, "later", 9, "eu")]).retries == 0
+    assert subject.names()[0] == "later" and is_whole(subject)
+
+
 def test_writers_of_the_same_row_take_turns_and_every_write_counts(subject: Subject) -> None:
     start = threading.Barrier(3)
 
