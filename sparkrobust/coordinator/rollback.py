@@ -10,6 +10,7 @@ it: where COMMIT stands, whoever died in between had promised it, and it is fini
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -47,6 +48,8 @@ from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, Rollback
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError
+
+_log = logging.getLogger("sparkrobust")
 
 _SAME_STORE = (("s3://", "s3a://"), ("abfs://", "abfss://"), ("wasb://", "wasbs://"))
 _TRIES = 5
@@ -394,9 +397,29 @@ def _instant_of(info: InstantInfo, state: State) -> Instant:
 
 
 def _plan_of(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """What a rollback is to do; ``None`` if it has ended since the timeline was seen."""
+    """What a rollback is to do; ``None`` if it has ended since the timeline was seen, or never got a plan."""
     path, data = instant_file(replace(rollback, state=State.REQUESTED)), table.requested(rollback)
-    return None if data is None else RollbackPlan.from_bytes(data, path=path)
+    if data is None or _is_without_plan(rollback, data):
+        return None
+    return RollbackPlan.from_bytes(data, path=path)
+
+
+def _is_without_plan(rollback: Instant, data: bytes | None) -> bool:
+    """Whether its maker died between making the file and writing the plan, so that nothing came of it."""
+    return data == b"" and rollback.state is State.REQUESTED
+
+
+def _remove_without_plan(table: HudiTable, rollback: Instant) -> None:
+    """Take a rollback off the timeline that nobody can ever carry out, as Hudi does."""
+    if not _is_without_plan(rollback, table.requested(rollback)):
+        return
+    with locked(table, f"removal of {rollback.time}"):
+        table.reload()
+        refuse_while_restoring(table)
+        now = table.timeline.find(rollback.time, Action.ROLLBACK)
+        if now == rollback and _is_without_plan(now, table.requested(now)):
+            _log.warning("the rollback %s of %s has no plan: it is removed", now.time, table.storage.url)
+            _withdraw(table, now)
 
 
 def _is_of_a_plan_that_stays(table: HudiTable, plan: RollbackPlan) -> bool:
@@ -414,7 +437,10 @@ def _is_of_a_plan_that_stays(table: HudiTable, plan: RollbackPlan) -> bool:
 def _finish(table: HudiTable, rollback: Instant) -> Instant | None:
     """Carry out a rollback that somebody planned; the write that is undone, if it had not ended otherwise."""
     plan = _plan_of(table, rollback)
-    if plan is None or _is_of_a_plan_that_stays(table, plan):
+    if plan is None:
+        _remove_without_plan(table, rollback)
+        return None
+    if _is_of_a_plan_that_stays(table, plan):
         return None
     undone = _execute(table, rollback, plan, "its driver is gone")
     return _instant_of(plan.instant_to_rollback, State.INFLIGHT) if undone else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import replace
 from typing import Any
@@ -14,11 +15,12 @@ from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.services import executing
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.instant import Action, State
-from sparkrobust.core.names import MarkerType, begin_marker, heartbeat_file, marker_folder
-from sparkrobust.errors import ConflictError
+from sparkrobust.core.instant import Action, Instant, InstantTime, State
+from sparkrobust.core.names import MarkerType, begin_marker, heartbeat_file, instant_file, marker_folder
+from sparkrobust.errors import ConflictError, CorruptTableError
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
+from sparkrobust.storage.contract import AlreadyExistsError
 from sparkrobust.world import Clock
 from tests.coordinator.writers import LOCK, clustering, complete, rollback_of, writer
 from tests.coordinator.writes import begun, data_files, leftovers, stage, stopped
@@ -124,6 +126,46 @@ def test_a_writer_that_has_begun_and_requested_nothing_yet_is_not_swept_away(tab
     stage(ours, write)
     write.commit(write.finalize(1))
     assert others == [[]] and len(data_files(table.storage)) == 1
+
+
+def test_a_rollback_whose_plan_was_never_written_is_removed_and_a_warning_says_so(
+    table: HudiTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = stopped(table, "staged")
+    empty = Instant(time=InstantTime("20991231000000000"), action=Action.ROLLBACK, state=State.REQUESTED)
+    table.storage.put_if_absent(instant_file(empty), b"")
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [gone.time]
+    assert writer(table).timeline.find(empty.time, Action.ROLLBACK) is None
+    assert [record.levelname for record in caplog.records if empty.time in record.message] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    "state, content", [(State.REQUESTED, b"Obj"), (State.INFLIGHT, b"")], ids=["torn plan", "begun"]
+)
+def test_a_rollback_that_may_have_had_an_effect_is_never_removed_for_want_of_a_plan(
+    table: HudiTable, state: State, content: bytes
+) -> None:
+    broken = Instant(time=InstantTime("20991231000000000"), action=Action.ROLLBACK, state=state)
+    table.storage.put_if_absent(instant_file(replace(broken, state=State.REQUESTED)), content)
+    with contextlib.suppress(AlreadyExistsError):
+        table.storage.put_if_absent(instant_file(broken), b"")
+    with pytest.raises(CorruptTableError, match=r"rollback\.requested"):
+        roll_back_failed_writes(writer(table))
+    assert writer(table).timeline.find(broken.time, Action.ROLLBACK) == broken
+
+
+def test_a_rollback_whose_plan_is_just_being_written_stays(table: HudiTable) -> None:
+    rollback = rollback_of(table, clustering(table))
+    read, seen = table.storage.read, iter([b"", b""])
+
+    def reads(path: str) -> bytes:
+        return next(seen, read(path)) if path == instant_file(rollback) else read(path)
+
+    ours = writer(table)
+    table.storage.read = reads  # type: ignore[method-assign]
+    assert roll_back_failed_writes(ours) == []
+    assert next(seen, None) is None, "it was empty when it was looked at"
+    assert writer(table).timeline.find(rollback.time, Action.ROLLBACK) == rollback
 
 
 # -- table services ----------------------------------------------------------------------------------------
