@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparkrobust as sr
+from sparkrobust.formats.rollback import InstantInfo, RollbackPlan
 from tests.interop.oracle import Oracle, OracleError
 from tests.interop.tables import (
     METADATA,
@@ -172,6 +174,28 @@ def test_we_leave_alone_what_hudi_is_about_to_cluster_and_hudi_clusters_it(
     assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
 
 
+def test_what_hudi_needs_to_execute_a_clustering_again_is_left_alone_by_our_writes(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    """Its first execution died, and it has planned to roll that back."""
+    model = written(ours, table, 3, **NO_FILLING)
+    name, timeline = hudi.named(table), table / ".hoodie" / "timeline"
+    hudi.call(f"run_clustering(table => '{name}', op => 'schedule', options => '{CLUSTER}')")
+    (scheduled,) = timeline.glob("*.clustering.requested")
+    plan = scheduled.name.split(".")[0]
+    (timeline / f"{plan}.clustering.inflight").touch()
+    step = timeline / f"{int(plan) + 1}.rollback.requested"
+    info = InstantInfo(commit_time=plan, action="clustering")
+    step.write_bytes(RollbackPlan(instant_to_rollback=info).to_bytes())
+    before = pending(table)
+    ours.write(table, query([row(200, "us"), row(201, "asia")]), UPSERT)
+    model.put([row(200, "us"), row(201, "asia")])
+    assert pending(table) == before
+    hudi.call(f"run_clustering(table => '{name}', op => 'execute', options => '{CLUSTER}')")
+    assert not pending(table) and completed(table, "rollback")
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
 def _pending_commit(table: Path) -> str:
     (time,) = {name.split(".")[0] for name in pending(table) if ".clustering." not in name}
     return time
@@ -205,6 +229,37 @@ def test_hudi_restores_our_table_to_a_savepoint_on_our_commit_and_we_go_on(
     ours.write(table, query(batch(9)), UPSERT)
     model.put(batch(9))
     assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
+def test_neither_hudi_nor_we_write_while_hudi_restores_our_table_and_the_same_restore_again_ends_that(
+    hudi: Oracle, ours: Any, table: Path, tmp_path: Path
+) -> None:
+    model = written(ours, table, 2)
+    saved = completed(table, "commit")[-1].requested
+    hudi.call(f"create_savepoint(table => '{hudi.named(table)}', commit_time => '{saved}')")
+    ours.write(table, query(batch(7)), UPSERT)
+    _died_restoring(hudi, table, saved, tmp_path / "copy")
+    before = pending(table)
+    with pytest.raises(OracleError, match="Found pending restore in active timeline"):
+        hudi.write(table, query(batch(8)), UPSERT)
+    with pytest.raises(sr.errors.ConflictError, match="is being restored"):
+        ours.write(table, query(batch(8)), UPSERT)
+    assert pending(table) == before
+    hudi.call(f"rollback_to_savepoint(table => '{hudi.named(table)}', instant_time => '{saved}')")
+    assert not pending(table)
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+    ours.write(table, query(batch(9)), UPSERT)
+    model.put(batch(9))
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == model.expected()
+
+
+def _died_restoring(hudi: Oracle, table: Path, saved: str, copy: Path) -> None:
+    """Leave the table as Hudi's restore does that died before its first step: a copy tells what it plans."""
+    shutil.copytree(table, copy)
+    hudi.call(f"rollback_to_savepoint(table => '{hudi.named(copy)}', instant_time => '{saved}')")
+    (plan,) = (copy / ".hoodie" / "timeline").glob("*.restore.requested")
+    shutil.copy(plan, table / ".hoodie" / "timeline")
+    (table / ".hoodie" / "timeline" / plan.name.replace("requested", "inflight")).touch()
 
 
 def test_hudi_overwrites_and_drops_partitions_of_our_table_and_we_go_on(
