@@ -101,9 +101,7 @@ class BarePackedSlots(RunPackedSlots):
 class BareTransaction(Transaction):
     """The files that the timeline must have, and nothing of ours."""
 
-    def begin(
-        self, *, slots: int | None, counted: bool = False, requested: bytes = b"", inflight: bytes = b""
-    ) -> None:
+    def begin(self, *, requested: bytes = b"", inflight: bytes = b"", **_: Any) -> None:
         self.table.storage.put_if_absent(self._file(State.REQUESTED), requested)
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
 

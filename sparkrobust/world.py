@@ -100,5 +100,9 @@ class Hands:
             while not stopped.wait(seconds):
                 work()
 
-        Thread(target=beat, name="sparkrobust-every", daemon=True).start()
+        try:
+            Thread(target=beat, name="sparkrobust-every", daemon=True).start()
+        except BaseException:
+            stopped.set()  # it may have begun when Ctrl-C came, and nobody else could stop it
+            raise
         return stopped.set

@@ -113,6 +113,9 @@ class NoLock(TableLock):
     def try_acquire(self, owner: str, nonce: str) -> Grip:
         return _NoGrip()
 
+    def withdraw(self, nonce: str) -> None:
+        """Nothing."""
+
     def holder(self) -> Holder | None:
         return None
 

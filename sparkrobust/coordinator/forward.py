@@ -21,12 +21,15 @@ from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import Action, State
 from sparkrobust.core.names import ControlFolder, instant_file
 from sparkrobust.core.written import StagedFile
+from sparkrobust.errors import UnavailableError
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.formats.rollback import RollbackMetadata
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import NotFoundError
 
 _LOOKERS = 16
+_TRIES = 5
+_PAUSE_SECONDS = 1.0
 
 
 class Ending(Enum):
@@ -94,6 +97,16 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     if ending is Ending.GIVEN_UP:
         _undo(table, commit)
     return ending
+
+
+def roll_forward_patiently(table: HudiTable, control: Control, commit: Commit, *, first_hand: bool) -> Ending:
+    """The same, begun anew if the store does not answer, as nobody may be left in doubt by that."""
+    for number in range(_TRIES - 1):
+        try:
+            return roll_forward(table, control, commit, first_hand=first_hand and not number)
+        except UnavailableError:
+            table.clock.sleep(_PAUSE_SECONDS)
+    return roll_forward(table, control, commit)
 
 
 def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: bool) -> Ending:

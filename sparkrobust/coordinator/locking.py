@@ -12,7 +12,7 @@ are going to change it has to know.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.forward import roll_forward
@@ -20,12 +20,14 @@ from sparkrobust.coordinator.leftovers import committing, control_folders
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.names import ControlFolder
-from sparkrobust.errors import FencedError, RobustWriteError
-from sparkrobust.storage.locks import Grip
+from sparkrobust.errors import FencedError
+from sparkrobust.storage.locks import Grip, Waiting
 
 
 @contextmanager
-def locked(table: HudiTable, owner: str, *, of: ControlFolder | None = None) -> Iterator[Grip]:
+def locked(
+    table: HudiTable, owner: str, *, of: ControlFolder | None = None, waiting: Waiting = nullcontext
+) -> Iterator[Grip]:
     """Hold the table's lock in the block.
 
     Parameters
@@ -34,6 +36,8 @@ def locked(table: HudiTable, owner: str, *, of: ControlFolder | None = None) -> 
         What the lock is told.
     of
         The write for which it is taken, if it is for one.
+    waiting
+        What is around each wait for it.
 
     Raises
     ------
@@ -41,20 +45,17 @@ def locked(table: HudiTable, owner: str, *, of: ControlFolder | None = None) -> 
         Another one has it.
     """
     coordination = table.coordination
-    grip = coordination.lock.acquire(owner, seconds=coordination.lock_seconds)
-    taken = table.clock.elapsed()
-    try:
-        if coordination.lock.shared:
+    lock = coordination.lock
+    with lock.holding(owner, seconds=coordination.lock_seconds, waiting=waiting) as grip:
+        taken = table.clock.elapsed()
+        if lock.shared:
             _fence(table, of)
         yield grip
-        if coordination.lock.shared:
+        if lock.shared:
             # A time that was taken in here is over on every host's clock before another is taken.
             left = coordination.skew_ms / 1000 - (table.clock.elapsed() - taken)
             if left > 0:
                 table.clock.sleep(left)
-    finally:
-        with suppress(RobustWriteError):  # it expires, or its file is named to who waits for it
-            grip.release()
 
 
 def _fence(table: HudiTable, mine: ControlFolder | None) -> None:

@@ -28,7 +28,7 @@ from sparkrobust.coordinator.conflicts import (
 )
 from sparkrobust.coordinator.content import content_of
 from sparkrobust.coordinator.control import SHARED_LOCK, Control
-from sparkrobust.coordinator.forward import Ending, look, roll_forward, tidy_up
+from sparkrobust.coordinator.forward import Ending, look, roll_forward, roll_forward_patiently, tidy_up
 from sparkrobust.coordinator.heartbeat import Heartbeat
 from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
@@ -56,14 +56,12 @@ from sparkrobust.errors import (
     FencedError,
     IndeterminateInputError,
     RobustWriteError,
-    UnavailableError,
 )
 from sparkrobust.probe import Point, reached
 from sparkrobust.storage.contract import AlreadyExistsError, StorageFullError
-from sparkrobust.storage.locks import Grip
+from sparkrobust.storage.locks import Grip, Waiting
 
 _TRIES = 5
-_PAUSE_SECONDS = 1.0
 
 
 class Transaction:
@@ -111,7 +109,13 @@ class Transaction:
     # -- the steps ---------------------------------------------------------------------------------------
 
     def begin(
-        self, *, slots: int | None, counted: bool = False, requested: bytes = b"", inflight: bytes = b""
+        self,
+        *,
+        slots: int | None,
+        counted: bool = False,
+        requested: bytes = b"",
+        inflight: bytes = b"",
+        waiting: Waiting = contextlib.nullcontext,
     ) -> None:
         """Open the gate, then put the requested and the inflight file.
 
@@ -121,9 +125,11 @@ class Transaction:
             How many there will be, where the driver knows.
         counted
             The rows were counted, and :meth:`compare` is going to be called.
+        waiting
+            What is around each wait for the table's lock.
         """
         self._counted = counted
-        with locked(self.table, self._owner, of=self.folder) as grip:
+        with locked(self.table, self._owner, of=self.folder, waiting=waiting) as grip:
             self._request(self._gate(slots), requested, grip)
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
         reached(Point.INFLIGHT, instant=self.time)
@@ -396,8 +402,11 @@ class Transaction:
         self._first_hand = decided == wanted
 
     def _finish(self) -> None:
+        assert self._decided is not None
         try:
-            ending = self._rolled_forward()
+            ending = roll_forward_patiently(
+                self.table, self._control, self._decided, first_hand=self._first_hand
+            )
             inflight = self.table.storage.stat(self._file(State.INFLIGHT))
         except Exception as error:  # whatever it is: nothing may be undone any more
             raise self._unknown(f"it is decided, and not finished: {error}") from error
@@ -409,22 +418,11 @@ class Transaction:
             raise self._unknown(
                 "another writer, which shares no lock with this one, rolled it back meanwhile"
             )
-        assert self._decided is not None
         done = self.table.timeline.find(self.time, self.terms.action)
         if done is None or done.pending:
             done = self._decided.instant(self.folder)
             self.table.timeline = self.table.timeline.having(done)
         self.done = done
-
-    def _rolled_forward(self) -> Ending:
-        assert self._decided is not None
-        for number in range(_TRIES - 1):
-            try:
-                first = self._first_hand and not number
-                return roll_forward(self.table, self._control, self._decided, first_hand=first)
-            except UnavailableError:
-                self.table.clock.sleep(_PAUSE_SECONDS)
-        return roll_forward(self.table, self._control, self._decided)
 
     def _unknown(self, why: str) -> CommitUnknownError:
         return CommitUnknownError(

@@ -21,6 +21,7 @@ from sparkrobust.storage.patience import Patience
 if TYPE_CHECKING:  # a client of Spark Connect alone has none of these
     from pyspark import SparkJobInfo, StatusTracker
 
+_THAT_WAIT = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
@@ -41,12 +42,15 @@ class Interrupts:
     """SIGTERM raises in the block, as Ctrl-C does, but for stretches that must not be cut.
 
     Only Python's main thread can arrange that, and only where the application has no idea of its
-    own about these signals.  What comes in an undisturbed stretch waits for the end of the block.
+    own about these signals.  What comes in an undisturbed stretch waits until the write gives in to it,
+    and no longer than for the end of the block.
     """
 
     def __init__(self) -> None:
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, _Handler] = {}
+        self._outside: dict[signal.Signals, _Handler] = {}
+        """What is done at a signal outside of the undisturbed stretch that this is."""
         self._late: list[int] = []
         self._earlier: BaseException | None = None
         self.too_late = False
@@ -79,19 +83,41 @@ class Interrupts:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """While a write commits or is rolled back, Ctrl-C and SIGTERM have to wait."""
+        """While a write begins, commits or is rolled back, Ctrl-C and SIGTERM have to wait."""
         if not self._main:
             yield
             return
-        before = {
-            number: signal.signal(number, lambda n, _frame: self._late.append(n))
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        outside, self._outside = self._outside, {n: signal.getsignal(n) for n in _THAT_WAIT}
         try:
+            for number in _THAT_WAIT:
+                signal.signal(number, self._later)
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            self._let_through()
+            self._outside = outside
+
+    @contextlib.contextmanager
+    def disturbed(self) -> Iterator[None]:
+        """In an undisturbed stretch: here nothing is under way that must not be cut, as while it waits."""
+        try:
+            self._let_through()
+            self.give_in()
+            yield
+        finally:
+            for number in self._outside:
+                signal.signal(number, self._later)
+
+    def give_in(self) -> None:
+        """To what came while it had to wait, if anything did."""
+        while self._late:
+            signal.raise_signal(self._late.pop(0))
+
+    def _later(self, number: int, frame: FrameType | None) -> None:
+        self._late.append(number)
+
+    def _let_through(self) -> None:
+        for number, handler in self._outside.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 class JobGroup:

@@ -79,12 +79,15 @@ class WriteRun:
             transaction = Transaction(intent.table, self._terms(incoming))
             is_counted = routed.may_change if routed else counted is not None
             with self._steps.taking("write"):
-                transaction.begin(
-                    slots=len(routed.book) if routed else None,
-                    counted=is_counted,
-                    requested=empty_replace_request() if intent.replacing else b"",
-                    inflight=self._workload(routed.book) if routed else b"",
-                )
+                with self.interrupts.undisturbed():
+                    transaction.begin(
+                        slots=len(routed.book) if routed else None,
+                        counted=is_counted,
+                        requested=empty_replace_request() if intent.replacing else b"",
+                        inflight=self._workload(routed.book) if routed else b"",
+                        waiting=self.interrupts.disturbed,
+                    )
+                self.interrupts.give_in()
                 if intent.options.early_conflicts:
                     transaction.refuse_conflicts_early(_changed(routed))
                 expected = routed.book.expected() if routed else []

@@ -11,16 +11,25 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from sparkrobust.core.names import HOODIE, ROBUST, joined
-from sparkrobust.errors import FencedError, LockError, UnavailableError
+from sparkrobust.errors import FencedError, LockError, RobustWriteError, UnavailableError
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock, Ids
 
 _TRIES = 10
+_RELEASES = 3
+"""Tries to give a lock back that the store does not answer."""
 _MARGIN = 0.2
 """The share of a lock's validity that has to be left for a step that takes the lock for granted."""
+
+Waiting: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""What is around each wait for a lock, in which nothing of it is held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,37 +80,111 @@ class TableLock(ABC):
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock, self._ids = clock, ids
+        self._asked_for: set[str] = set()
+        """By their nonces: the takings that have begun, and are not given back."""
+        self._owed: set[str] = set()
+        """Those that could not be given back, and may stand in our own way."""
+
+    @contextmanager
+    def holding(self, owner: str, *, seconds: float, waiting: Waiting = nullcontext) -> Iterator[Grip]:
+        """Have the lock in the block; it is given back whatever ends the block, or cuts the way into it.
+
+        Raises
+        ------
+        LockError
+            As :meth:`acquire`.
+        """
+        nonce = self._ids.nonce()
+        try:
+            grip = self._acquired(owner, nonce, seconds, waiting)
+            try:
+                yield grip
+            finally:
+                self._give_back(nonce, grip.release)
+        finally:
+            # An interrupt may have come between any two steps: then there is no grip to give back by.
+            self._withdraw(nonce)
 
     def acquire(self, owner: str, *, seconds: float) -> Grip:
-        """Take the lock, waiting for it as long as that.
+        """Take the lock, waiting for it as long as that; who does not get it leaves nothing of it behind.
 
         Raises
         ------
         LockError
             Another one has it; the message says who, and for how long.
         """
-        started, nonce = self._clock.elapsed(), self._ids.nonce()
+        nonce = self._ids.nonce()
+        grip = self._acquired(owner, nonce, seconds, nullcontext)
+        self._asked_for.discard(nonce)
+        return grip
+
+    def _acquired(self, owner: str, nonce: str, seconds: float, waiting: Waiting) -> Grip:
+        grip = None
+        self._asked_for.add(nonce)
         try:
-            while True:
-                why_not: UnavailableError | None = None
-                try:
-                    grip = self.try_acquire(owner, nonce)
-                    if grip is not None:
-                        return grip
-                except UnavailableError as error:
-                    why_not = error  # tried again: the next try finds it if it is ours
-                left = seconds - (self._clock.elapsed() - started)
-                if left <= 0:
-                    raise self._not_had(owner, seconds, why_not)
+            grip, why_not = self._waited_for(owner, nonce, seconds, waiting)
+        finally:
+            if grip is None:
+                self._withdraw(nonce)  # a try that nobody answered may have taken it
+        if grip is None:
+            raise self._not_had(owner, seconds, why_not)
+        return grip
+
+    def _waited_for(
+        self, owner: str, nonce: str, seconds: float, waiting: Waiting
+    ) -> tuple[Grip | None, UnavailableError | None]:
+        started = self._clock.elapsed()
+        while True:
+            why_not: UnavailableError | None = None
+            try:
+                grip = self._tried(owner, nonce)
+                if grip is not None:
+                    return grip, None
+            except UnavailableError as error:
+                why_not = error  # tried again: the next try finds it if it is ours
+            left = seconds - (self._clock.elapsed() - started)
+            if left <= 0:
+                return None, why_not
+            with waiting():
                 if why_not is None:
                     self.wait(min(self.pause_seconds, left))
                 else:
                     self._clock.sleep(min(self.pause_seconds, left))
-        finally:
-            self.withdraw(nonce)
+
+    def _tried(self, owner: str, nonce: str) -> Grip | None:
+        grip = self.try_acquire(owner, nonce)
+        if grip is None and self._owed:
+            for owed in tuple(self._owed):
+                self.withdraw(owed)
+                self._owed.discard(owed)
+            grip = self.try_acquire(owner, nonce)
+        return grip
+
+    def _withdraw(self, nonce: str) -> None:
+        self._give_back(nonce, partial(self.withdraw, nonce))
+
+    def _give_back(self, nonce: str, release: Callable[[], None]) -> None:
+        """Give back what was taken with this nonce; what can't be, this handle does when it is next used."""
+        if nonce not in self._asked_for:
+            return
+        self._owed.add(nonce)  # first of all, as even this may be cut
+        for number in range(_RELEASES):
+            if number:
+                self._clock.sleep(self.pause_seconds)
+            try:
+                release()
+            except UnavailableError:
+                continue
+            except RobustWriteError:
+                break  # it expires, or its file is named to who waits for it
+            self._owed.discard(nonce)
+            break
+        self._asked_for.discard(nonce)
 
     def _not_had(self, owner: str, seconds: float, why_not: UnavailableError | None) -> LockError:
-        holder = self.holder()
+        holder = None
+        with suppress(UnavailableError):  # then that is what the message says
+            holder = self.holder()
         return LockError(
             f"{owner} waited {seconds:.0f} s for the lock {self} in vain: "
             + (f"it is held by {holder}" if holder else str(why_not or "others were faster")),
@@ -127,13 +210,22 @@ class TableLock(ABC):
         """So long, or until it is worth another try."""
         self._clock.sleep(seconds)
 
+    @abstractmethod
     def withdraw(self, nonce: str) -> None:
-        """Whoever was told ``None`` does not want the lock any more, where those who do stand in line."""
-        return
+        """Take away what the tries with this nonce have left: the lock itself, or a place in a line for it.
+
+        Nothing happens if it is another one's.
+        """
 
     @abstractmethod
     def holder(self) -> Holder | None:
-        """Who has it now."""
+        """Who has it now.
+
+        Raises
+        ------
+        UnavailableError
+            Nobody can tell.
+        """
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -172,6 +264,12 @@ class InProcessLock(TableLock):
             if _held.setdefault(self._name, mine) is not mine:
                 return None
         return _InProcessGrip(self._name, mine)
+
+    def withdraw(self, nonce: str) -> None:
+        with _held_guard:
+            found = _held.get(self._name)
+            if found is not None and found.nonce == nonce:
+                del _held[self._name]
 
     def holder(self) -> Holder | None:
         found = _held.get(self._name)
@@ -256,6 +354,14 @@ class FileSystemLock(TableLock):
             return None  # somebody else is at it
         return _FileGrip(self, mine, self._clock, since=since)
 
+    def withdraw(self, nonce: str) -> None:
+        with suppress(NotFoundError):
+            if _said(self.storage.read(self.path), "nonce") != nonce:
+                return
+            # As when it is given back: one that may have expired could be a thief's by now.
+            if self.expire_seconds is None or has_time_left(self.expire_seconds, self._age()):
+                self.storage.delete(self.path)
+
     def _age(self) -> float:
         found = self.storage.stat(self.path)
         if found is None:
@@ -266,7 +372,7 @@ class FileSystemLock(TableLock):
     def holder(self) -> Holder | None:
         try:
             return Holder(owner=owner_in(self.storage.read(self.path)), seconds=self._age())
-        except (NotFoundError, UnavailableError):
+        except NotFoundError:
             return None
 
 
@@ -305,8 +411,12 @@ def signed(owner: str, nonce: str) -> bytes:
 
 def owner_in(data: bytes) -> str:
     """Who has signed it; empty where it was nobody of ours."""
+    return _said(data, "owner")
+
+
+def _said(data: bytes, key: str) -> str:
     try:
-        return str(json.loads(data)["owner"])
+        return str(json.loads(data)[key])
     except (ValueError, TypeError, KeyError):
         return ""
 

@@ -53,6 +53,8 @@ class StorageLock(TableLock):
         self.storage, self.hands = storage, hands or Hands()
         self.validity_seconds, self.renew_seconds = validity_seconds, renew_seconds
         self._ahead_ms, self._compared = 0, -_CLOCKS_AGREE_SECONDS
+        self._grips: dict[str, _StorageGrip] = {}
+        """Those that are renewed, by their nonces."""
 
     def __str__(self) -> str:
         return f"{self.storage.url}/{LOCK_RECORD}"
@@ -79,7 +81,29 @@ class StorageLock(TableLock):
                     version = self.storage.replace_if_unchanged(LOCK_RECORD, mine.render(), version)
         except (AlreadyExistsError, ChangedError, NotFoundError):
             return None  # somebody else was faster
-        return _StorageGrip(self, mine, version, since=since)
+        # It is known before its thread begins, which nothing else could stop if this was cut.
+        grip = self._grips[nonce] = _StorageGrip(self, mine, version, since=since)
+        grip.start()
+        return grip
+
+    def withdraw(self, nonce: str) -> None:
+        grip = self._grips.get(nonce)
+        if grip is not None:
+            grip.stop()
+        for _ in range(_TRIES):
+            found = self.found()
+            if found is None or found[0].expired or found[0].nonce != nonce:
+                return
+            with suppress(ChangedError, NotFoundError):  # by a renewal that was under way, or by a thief
+                self.storage.replace_if_unchanged(
+                    LOCK_RECORD, replace(found[0], expired=True).render(), found[1]
+                )
+                return
+        raise UnavailableError(f"{self} changes all the time", path=LOCK_RECORD)
+
+    def forget(self, nonce: str) -> None:
+        """Nothing is renewed any more that was taken with this nonce."""
+        self._grips.pop(nonce, None)
 
     @property
     def validity_ms(self) -> int:
@@ -106,13 +130,10 @@ class StorageLock(TableLock):
         return self._ahead_ms + int(self.elapsed() * 1000)
 
     def holder(self) -> Holder | None:
-        try:
-            found = self.found()
-            if found is None or found[0].expired:
-                return None
-            now = self._store_ms()
-        except UnavailableError:
+        found = self.found()
+        if found is None or found[0].expired:
             return None
+        now = self._store_ms()
         if not found[0].is_held(now):
             return None
         # A writer of Hudi's may have said another time than we would have.
@@ -127,10 +148,22 @@ class StorageLock(TableLock):
 class _StorageGrip(Grip):
     def __init__(self, lock: StorageLock, mine: LockRecord, version: str, *, since: float) -> None:
         self._lock, self._mine, self._version, self._since = lock, mine, version, since
-        self._lost = False
-        self._stop: Callable[[], None] = lock.hands.every(lock.renew_seconds, self._renew)
+        self._lost = self._stopped = False
+        self._end: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Renew it from a thread of its own."""
+        self._end = self._lock.hands.every(self._lock.renew_seconds, self._renew)
+
+    def stop(self) -> None:
+        """Renew it no more."""
+        self._stopped = True
+        self._end()
+        self._lock.forget(self._mine.nonce)
 
     def _renew(self) -> None:
+        if self._stopped:
+            return
         # A store that does not answer is asked again at the next turn; until then the lock may expire.
         with suppress(RobustWriteError):
             since = self._lock.elapsed()
@@ -168,6 +201,6 @@ class _StorageGrip(Grip):
         return valid and self._version_there() is not None
 
     def release(self) -> None:
-        self._stop()
+        self.stop()
         self._put(replace(self._mine, expired=True))
         self._lost = True

@@ -67,30 +67,35 @@ class ZooKeeperLock(TableLock):
     def try_acquire(self, owner: str, nonce: str) -> Grip | None:
         place = self._in_line.get(nonce)
         if place is None:
-            place = _Place(self, self._connected(), self._ids.uuid(), signed(owner, nonce))
-            self._in_line[nonce] = place
+            client = self._client()
+            place = _Place(self, client, self._ids.uuid(), signed(owner, nonce))
+            self._in_line[nonce] = place  # before there is a session, which has to be ended
+            try:
+                self._start(client)
+            except BaseException:
+                self.withdraw(nonce)
+                raise
         self._worth_a_look.clear()
         if not place.is_first(self._worth_a_look.set):
             return None
-        place.has_the_lock = True
-        return _ZooKeeperGrip(place)
+        return _ZooKeeperGrip(self, place, nonce)
 
     def wait(self, seconds: float) -> None:
         self._worth_a_look.wait(seconds)
 
     def withdraw(self, nonce: str) -> None:
-        place = self._in_line.pop(nonce, None)
-        if place is not None and not place.has_the_lock:
+        place = self._in_line.get(nonce)
+        if place is not None:
             place.leave()
+            del self._in_line[nonce]
 
     def holder(self) -> Holder | None:
-        with suppress(UnavailableError):
-            client = self._connected()
-            try:
-                return self._first_of(client)
-            finally:
-                _end(client)
-        return None
+        client = self._client()
+        try:
+            self._start(client)
+            return self._first_of(client)
+        finally:
+            _end(client)
 
     def _first_of(self, client: Any) -> Holder | None:
         for name in self.line(client):
@@ -110,21 +115,19 @@ class ZooKeeperLock(TableLock):
 
     # -- ZooKeeper -----------------------------------------------------------------------------------
 
-    def _connected(self) -> Any:
-        """A client with a session of its own."""
+    def _client(self) -> Any:
+        """A client that is to have a session of its own."""
         try:
-            client = _kazoo().client.KazooClient(hosts=self.hosts, timeout=self.session_seconds)
+            return _kazoo().client.KazooClient(hosts=self.hosts, timeout=self.session_seconds)
         except ValueError as error:
             raise InvalidOptionError(
                 f"hoodie.write.lock.zookeeper.url: {self.hosts!r} names no servers: {error}"
             ) from error
-        try:
-            with self._clear_errors():
-                client.start(timeout=self.connect_seconds)
-        except BaseException:
-            _end(client)
-            raise
-        return client
+
+    def _start(self, client: Any) -> None:
+        """Begin its session."""
+        with self._clear_errors():
+            client.start(timeout=self.connect_seconds)
 
     def answer(self, asked: Any) -> Any:
         """What ZooKeeper answers in time; ``None`` where it knows no such node."""
@@ -152,7 +155,6 @@ class _Place:
     def __init__(self, lock: ZooKeeperLock, client: Any, uuid: str, content: bytes) -> None:
         self._lock, self._client, self._content = lock, client, content
         self._prefix = f"_c_{uuid}-{_NUMBER_AFTER}"
-        self.has_the_lock = False
 
     def is_first(self, tell: Callable[[], None]) -> bool:
         """Whether the lock is ours; if not, ``tell`` is called once that may have changed."""
@@ -185,19 +187,19 @@ class _Place:
 
 
 class _ZooKeeperGrip(Grip):
-    def __init__(self, place: _Place) -> None:
-        self._place: _Place | None = place
+    def __init__(self, lock: ZooKeeperLock, place: _Place, nonce: str) -> None:
+        self._lock, self._place, self._nonce = lock, place, nonce
+        self._released = False
 
     def is_held(self) -> bool:
         try:
-            return self._place is not None and self._place.is_there()
+            return not self._released and self._place.is_there()
         except UnavailableError:
             return False  # nobody can say so
 
     def release(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            place.leave()
+        self._released = True
+        self._lock.withdraw(self._nonce)
 
 
 def _end(client: Any) -> None:

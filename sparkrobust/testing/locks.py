@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkrobust.errors import FencedError, LockError
+from sparkrobust.errors import FencedError, LockError, UnavailableError
 from sparkrobust.storage.locks import Grip, TableLock
 
 ME, OTHER = "20240101000000000-aa", "20240101000000001-bb"
@@ -104,6 +104,61 @@ class LockContract:
         lock.withdraw("n2")
         again.release()
 
+    @pytest.mark.parametrize("cut", [KeyboardInterrupt, UnavailableError])
+    def test_who_is_cut_short_or_gets_no_answer_while_it_takes_the_lock_leaves_it_free(
+        self, make: Make, cut: type[BaseException]
+    ) -> None:
+        lock = make()
+        real = lock.try_acquire
+
+        def taken_all_the_same(owner: str, nonce: str) -> Grip | None:
+            real(owner, nonce)
+            raise cut("after the lock was taken")
+
+        lock.try_acquire = taken_all_the_same  # type: ignore[method-assign]
+        with pytest.raises(LockError if cut is UnavailableError else cut) as told:
+            lock.acquire(ME, seconds=0)
+        assert "held by" not in str(told.value)
+        assert make().holder() is None
+        make().acquire(OTHER, seconds=0).release()
+
+    @pytest.mark.parametrize("end", [ValueError, KeyboardInterrupt])
+    def test_a_lock_that_is_held_for_a_block_is_free_whatever_ends_the_block(
+        self, make: Make, end: type[BaseException]
+    ) -> None:
+        lock = make()
+        with lock.holding(ME, seconds=0) as grip:
+            assert grip.is_held()
+        with pytest.raises(end), lock.holding(ME, seconds=0) as grip:
+            raise end
+        assert not grip.is_held()
+        make().acquire(OTHER, seconds=0).release()
+
+    @pytest.mark.parametrize("cut", [KeyboardInterrupt, UnavailableError])
+    def test_a_lock_that_one_try_does_not_give_back_is_free_after_the_block(
+        self, make: Make, cut: type[BaseException]
+    ) -> None:
+        lock, ended = make(), False
+        try:
+            with lock.holding(ME, seconds=0) as grip:
+                failing(grip, "release", cut, times=1)
+            ended = True
+        except cut:
+            assert cut is KeyboardInterrupt
+        assert ended == (cut is UnavailableError)
+        make().acquire(OTHER, seconds=0).release()
+
+    def test_a_driver_is_not_in_its_own_way_by_a_lock_that_it_could_not_give_back(self, make: Make) -> None:
+        lock = make()
+        lock.pause_seconds = 0.01
+        with lock.holding(ME, seconds=0) as grip:
+            failing(grip, "release", UnavailableError, times=1000)
+        with pytest.raises(LockError, match=ME):
+            make().acquire(OTHER, seconds=0)
+        with lock.holding(ME, seconds=0) as grip:
+            assert grip.is_held()
+        make().acquire(OTHER, seconds=0).release()
+
     def test_of_many_who_race_one_holds_it_at_a_time_and_all_get_it(self, make: Make) -> None:
         inside, most, done = [0], [0], [0]
 
@@ -121,3 +176,16 @@ class LockContract:
         with ThreadPoolExecutor(self.drivers) as pool:
             list(pool.map(drive, range(self.drivers)))
         assert (most[0], done[0]) == (1, self.drivers * self.turns)
+
+
+def failing(of: object, name: str, error: type[BaseException], *, times: int) -> None:
+    """Let a method fail so often, before it does anything."""
+    real, left = getattr(of, name), [times]
+
+    def failed(*given: object) -> object:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error("nothing was done")
+        return real(*given)
+
+    setattr(of, name, failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +20,11 @@ from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.rollback import roll_back, roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
+from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.decision import Abort
 from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
-from sparkrobust.core.names import HEARTBEATS, heartbeat_file, instant_file
+from sparkrobust.core.names import HEARTBEATS, LOCK_RECORD, heartbeat_file, instant_file
 from sparkrobust.errors import ConflictError, FencedError, HeartbeatLostError, LockError, UnavailableError
 from sparkrobust.options import parse
 from sparkrobust.probe import Point
@@ -32,7 +34,7 @@ from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.storage_lock import StorageLock
 from sparkrobust.storage.zookeeper_lock import ZooKeeperLock
 from sparkrobust.world import Clock, Hands, Ids
-from tests.coordinator.writes import TestClock, begun, commit, data_files, leftovers, stage, stopped
+from tests.coordinator.writes import TestClock, begun, commit, data_files, leftovers, stage, stopped, terms
 from tests.moments import at
 
 LOCK = ".hoodie/lock"
@@ -97,6 +99,79 @@ def test_a_write_that_does_not_get_the_lock_leaves_nothing_and_says_who_has_it(
     grip.release()
     transaction.commit(markers)
     assert len(data_files(table.storage)) == 1
+
+
+class Cut:
+    """A store at one of whose calls, before it or after it, Ctrl-C comes."""
+
+    def __init__(self, inner: Storage, at: int, *, before: bool) -> None:
+        self._inner, self._left, self._before = inner, at, before
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def called(*given: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._before and self._left == 0:
+                raise KeyboardInterrupt
+            answer = found(*given, **named)
+            if not self._before and self._left == 0:
+                raise KeyboardInterrupt
+            return answer
+
+        return called
+
+    @property
+    def came(self) -> bool:
+        return self._left <= 0
+
+
+@pytest.mark.parametrize("before", [True, False])
+@each_kind
+def test_a_write_that_ctrl_c_stops_at_any_call_while_it_begins_leaves_no_lock_and_no_trace(
+    in_memory: HudiTable, kind: type[FileSystemLock | StorageLock], before: bool
+) -> None:
+    calls, came = 0, True
+    while came:
+        calls += 1
+        table = sharing(in_memory, kind=kind)
+        cut: Any = Cut(table.storage, calls, before=before)
+        lock: Any = table.coordination.lock
+        table.storage = lock.storage = cut
+        transaction = Transaction(table, terms())
+        with contextlib.suppress(KeyboardInterrupt):
+            transaction.begin(slots=1)
+        came = cut.came
+        table.storage = lock.storage = in_memory.storage
+        assert lock.holder() is None
+        assert transaction.abort("it was stopped") is True
+        roll_back_failed_writes(sharing(in_memory, kind=kind))
+        assert lock.holder() is None and leftovers(in_memory.storage) == []
+    assert calls > 10
+
+
+@each_kind
+def test_a_write_that_could_not_give_the_lock_back_when_it_had_begun_commits_all_the_same(
+    in_memory: HudiTable, kind: type[FileSystemLock | StorageLock]
+) -> None:
+    table = sharing(in_memory, kind=kind)
+    lost = "delete" if kind is FileSystemLock else "replace_if_unchanged"
+    real = getattr(table.storage, lost)
+
+    def away(path: str, *rest: Any) -> Any:
+        if path in (LOCK, LOCK_RECORD):
+            raise UnavailableError("no answer")
+        return real(path, *rest)
+
+    setattr(table.storage, lost, away)
+    transaction = begun(table)
+    setattr(table.storage, lost, real)
+    assert table.coordination.lock.holder() is not None
+    stage(table, transaction)
+    transaction.commit(transaction.finalize(1))
+    assert table.coordination.lock.holder() is None
 
 
 def test_a_driver_whose_lock_expired_before_it_decided_decides_nothing(table: HudiTable) -> None:
@@ -393,6 +468,25 @@ def test_the_thread_of_a_heartbeat_beats_until_it_is_stopped(table: HudiTable) -
     assert enough.wait(60)
     heartbeat.stop()
     heartbeat.refuse_if_lost()  # there is none any more that could be lost
+
+
+def test_a_heartbeat_that_is_interrupted_when_its_thread_has_begun_beats_no_more(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def cut(thread: threading.Thread) -> None:
+        threads.append(thread)
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", cut)
+        with pytest.raises(KeyboardInterrupt):
+            Heartbeat(table, InstantTime("20240101000000000")).start()
+    threads[0].join(60)
+    assert not threads[0].is_alive()
 
 
 # -- options ---------------------------------------------------------------------------------------------

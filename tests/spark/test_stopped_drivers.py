@@ -18,7 +18,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sparkrobust import probe
+from sparkrobust.core.names import LOCK_FILE
+from sparkrobust.errors import OperationCancelled
+from sparkrobust.probe import Point
 from sparkrobust.spark.interrupts import Interrupts, Terminated
+from sparkrobust.storage.local import LocalStorage
+from sparkrobust.storage.locks import FileSystemLock
 from tests.interop.tables import begin_marks, completed, options, pending
 from tests.spark.tables import Subject, everything_in, leftovers
 
@@ -184,3 +190,45 @@ def test_an_interrupt_after_which_the_application_writes_has_not_stopped_that_wr
         with Interrupts() as interrupts:
             assert interrupts.behind(spark_fails_over(ValueError)) is None
             assert interrupts.behind(spark_fails_over(KeyboardInterrupt)) is not None
+
+
+SHARED = {"hoodie.write.lock.provider": "FileSystemBasedLockProvider"}
+ROW = [(1, "a", 5, "eu")]
+each_signal = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@each_signal
+def test_a_signal_while_a_write_begins_waits_until_it_has_begun_and_then_the_write_is_rolled_back(
+    number: signal.Signals, spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options(**SHARED))
+    subject.write("insert", ROW)
+    reached: list[Point] = []
+
+    def look(point: Point, facts: object) -> None:
+        reached.append(point)
+        if point is Point.GATE_OPENED:
+            signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    with probe.listening(look), pytest.raises(OperationCancelled):
+        subject.write("insert", [(2, "b", 5, "eu")])
+    assert Point.INFLIGHT in reached and Point.STAGE_ENDED not in reached
+    assert signal.getsignal(number) is before
+    assert not pending(table) and not leftovers(table) and not (table / ".hoodie/lock").exists()
+    assert subject.names() == {1: "a"}
+
+
+@each_signal
+def test_a_signal_while_a_write_waits_for_the_lock_stops_it_at_once(
+    number: signal.Signals, spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = Subject(spark, table, options(**SHARED))
+    subject.write("insert", ROW)
+    grip = FileSystemLock(LocalStorage(str(table)), LOCK_FILE).acquire("somebody", seconds=0)
+    monkeypatch.setattr(FileSystemLock, "wait", lambda lock, seconds: signal.raise_signal(number))
+    with pytest.raises(OperationCancelled):
+        subject.write("insert", [(2, "b", 5, "eu")])
+    assert grip.is_held()
+    grip.release()
+    assert not pending(table) and not leftovers(table) and subject.names() == {1: "a"}

@@ -15,7 +15,7 @@ from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock, time_of
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
-from sparkrobust.testing.locks import ME, OTHER, LockContract, Make
+from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
 from sparkrobust.world import Clock, Ids
 
 LOCK = ".hoodie/lock"
@@ -153,6 +153,26 @@ def test_who_takes_an_expired_lock_learns_whose_it_was_and_that_one_finds_it_los
     assert not first.is_held()
     first.release()
     assert second.is_held(), "who had lost it took it away again"
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(79, False), (81, True)])
+def test_what_an_interrupted_driver_has_taken_is_removed_unless_a_thief_may_have_it_by_now(
+    storage: MemoryStorage, clock: TestClock, seconds: int, stays: bool
+) -> None:
+    lock = FileSystemLock(storage, LOCK, expire_seconds=100, clock=clock)
+    assert lock.try_acquire(ME, "n") is not None
+    lock.withdraw("another")
+    assert storage.stat(LOCK)
+    clock.sleep(seconds)
+    lock.withdraw("n")
+    assert (storage.stat(LOCK) is not None) == stays
+
+
+def test_a_lock_that_cannot_be_asked_for_is_not_said_to_be_free(storage: MemoryStorage) -> None:
+    lock = FileSystemLock(storage, LOCK)
+    failing(storage, "read", UnavailableError, times=1)
+    with pytest.raises(UnavailableError):
+        lock.holder()
 
 
 def test_a_holder_does_not_rely_on_a_lock_that_is_about_to_expire(

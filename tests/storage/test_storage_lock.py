@@ -10,10 +10,10 @@ import pytest
 
 from sparkrobust.core.names import LOCK_RECORD, LOCKS
 from sparkrobust.errors import CorruptTableError, FencedError, LockError, UnavailableError
-from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.contract import ChangedError, Storage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.storage_lock import StorageLock
-from sparkrobust.testing.locks import ME, OTHER, LockContract, Make
+from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
 from sparkrobust.world import Clock, Hands
 from tests.storage.test_locks import InMemory, OnDisk, OnS3, TestClock, quick
 
@@ -199,6 +199,59 @@ def test_a_store_that_is_away_for_a_while_costs_nobody_the_lock(
     hands.renew()
     clock.sleep(200)
     assert grip.is_held()
+
+
+def test_a_driver_that_is_interrupted_once_it_has_the_lock_renews_it_no_more(
+    storage: MemoryStorage, lock: StorageLock, hands: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewals: list[Callable[[], object]] = []
+
+    def cut(seconds: float, work: Callable[[], object]) -> Callable[[], None]:
+        renewals.append(work)  # its thread goes on, and nobody knows what stops it
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hands, "every", cut)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire(ME, seconds=0)
+    assert record(storage)["expired"]
+    other = lock.acquire(OTHER, seconds=0)
+    before = storage.read(LOCK_RECORD)
+    failing(storage, "replace_if_unchanged", AssertionError, times=1)
+    renewals[0]()
+    assert other.is_held() and storage.read(LOCK_RECORD) == before
+
+
+def test_a_lock_that_is_taken_away_while_it_is_withdrawn_is_left_to_who_has_it(
+    storage: MemoryStorage, clock: TestClock, lock: StorageLock
+) -> None:
+    assert lock.try_acquire(ME, "n") is not None
+    replace = storage.replace_if_unchanged
+
+    def late(path: str, data: bytes, version: str) -> str:
+        hudis(storage, valid_until=clock.ms + 1)
+        return replace(path, data, version)
+
+    storage.replace_if_unchanged = late  # type: ignore[method-assign]
+    lock.withdraw("n")
+    assert record(storage)["owner"] == HUDIS_OWNER
+
+
+def test_a_lock_that_can_never_be_withdrawn_is_tried_a_few_times_and_no_more(
+    storage: MemoryStorage, lock: StorageLock
+) -> None:
+    assert lock.try_acquire(ME, "n") is not None
+    failing(storage, "replace_if_unchanged", ChangedError, times=1000)
+    with pytest.raises(UnavailableError, match="changes all the time"):
+        lock.withdraw("n")
+
+
+def test_a_lock_that_cannot_be_asked_for_is_not_said_to_be_free(
+    storage: MemoryStorage, lock: StorageLock
+) -> None:
+    failing(storage, "read_versioned", UnavailableError, times=1)
+    with pytest.raises(UnavailableError):
+        lock.holder()
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -16,7 +16,7 @@ import sparkrobust as sr
 from fault_injection.servers import free_port
 from fault_injection.zookeeper_server import ZooKeeper
 from sparkrobust import probe
-from sparkrobust.errors import FencedError, InvalidOptionError, LockError
+from sparkrobust.errors import FencedError, InvalidOptionError, LockError, UnavailableError
 from sparkrobust.probe import Point
 from sparkrobust.storage.zookeeper_lock import ZooKeeperLock
 from sparkrobust.testing.locks import ME, OTHER, LockContract
@@ -131,6 +131,13 @@ def test_a_zookeeper_that_is_not_there_is_named_in_the_error() -> None:
     lock = ZooKeeperLock(hosts, "/locks/t", connect_seconds=0.5)
     with pytest.raises(LockError, match=f"ZooKeeper at {hosts} does not answer"):
         lock.acquire(ME, seconds=1)
+
+
+def test_a_zookeeper_that_is_not_there_is_not_said_to_have_a_free_lock() -> None:
+    hosts = f"127.0.0.1:{free_port()}"
+    lock = ZooKeeperLock(hosts, "/locks/t", connect_seconds=0.5)
+    with pytest.raises(UnavailableError, match=f"ZooKeeper at {hosts} does not answer"):
+        lock.holder()
 
 
 # -- writes ------------------------------------------------------------------------------------------------
