@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from sparkrobust.coordinator.coordination import Coordination
+from sparkrobust.coordinator.locking import locked
 from sparkrobust.coordinator.properties import create_properties
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.names import HOODIE, TEMP, TIMELINE
+from sparkrobust.core.names import (
+    HEARTBEATS,
+    HOODIE,
+    LOCK_FILE,
+    LOCKS,
+    PROPERTIES,
+    PROPERTIES_BACKUP,
+    ROBUST,
+    TEMP,
+    TIMELINE,
+)
 from sparkrobust.core.table_config import KeyGenerator, MergeMode, TableConfig
-from sparkrobust.errors import InvalidOptionError
+from sparkrobust.errors import InvalidOptionError, RobustWriteError, TableNotFoundError
 from sparkrobust.options import TimelineZone, WriteOptions
 from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.resolve import PROBE
 from sparkrobust.world import Clock, Ids
 
 _DATABASE = "hoodie.database.name"
+_SCRAPS = (f"{ROBUST}/", f"{TEMP}/", f"{HEARTBEATS}/", f"{LOCKS}/", f"{HOODIE}/{PROBE}")
+"""What failed writes leave where there never was a table."""
 
 
 def new_properties(options: WriteOptions) -> dict[str, str]:
@@ -161,8 +176,36 @@ def _shown(value: object) -> str:
     return repr(text)
 
 
+def is_made(storage: Storage) -> bool:
+    """Whether there is a table, or what may be one; not what is left of one that never came to be.
+
+    Of that there are locks, heartbeats and what failed writes leave, and nothing on the timeline.
+    """
+    if any(info.path in (PROPERTIES, PROPERTIES_BACKUP) for info in storage.list(HOODIE)[0]):
+        return True
+    return any(info.path != LOCK_FILE and not info.path.startswith(_SCRAPS) for info in storage.walk(HOODIE))
+
+
 def forget_table(table: HudiTable) -> None:
-    """Take away a table that was made for a write that failed: it never held a row."""
-    table.reload()
-    if not table.timeline.completed_writes and not table.timeline.pending:
-        table.storage.delete_tree(HOODIE)
+    """Take away a table that was made for a write that failed, if it never held a row.
+
+    One that others may have found meanwhile, since its lock is shared, stays, and is empty.
+    """
+    if table.coordination.lock.shared:
+        return
+    with suppress(RobustWriteError), locked(table, "forgetting of the table"):
+        table.reload()
+        if not table.timeline.completed_writes and not table.timeline.pending:
+            table.storage.delete_tree(HOODIE)
+
+
+def refuse_if_forgotten(table: HudiTable) -> None:
+    """``TableNotFoundError`` if the table is not there any more; to be asked under the lock."""
+    if table.timeline.instants or is_made(table.storage):
+        return
+    raise TableNotFoundError(
+        f"{table.storage.url} is no table any more: the first write, for which it was made, has failed",
+        path=table.storage.url,
+        outcome="Retryable",
+        hint="write again, which makes it anew",
+    )

@@ -99,7 +99,7 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     return ending
 
 
-def roll_forward_patiently(table: HudiTable, control: Control, commit: Commit, *, first_hand: bool) -> Ending:
+def rolled_forward(table: HudiTable, control: Control, commit: Commit, *, first_hand: bool) -> Ending:
     """The same, begun anew if the store does not answer, as nobody may be left in doubt by that."""
     for number in range(_TRIES - 1):
         try:

@@ -28,7 +28,8 @@ from sparkrobust.coordinator.conflicts import (
 )
 from sparkrobust.coordinator.content import content_of
 from sparkrobust.coordinator.control import SHARED_LOCK, Control
-from sparkrobust.coordinator.forward import Ending, look, roll_forward, roll_forward_patiently, tidy_up
+from sparkrobust.coordinator.create import refuse_if_forgotten
+from sparkrobust.coordinator.forward import Ending, look, roll_forward, rolled_forward, tidy_up
 from sparkrobust.coordinator.heartbeat import Heartbeat
 from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
@@ -161,6 +162,7 @@ class Transaction:
     def _request(self, gate: Gate, content: bytes, grip: Grip) -> None:
         """Under the lock: the first traces of the write, with an instant that is later than all others."""
         table, shared = self.table, self.table.coordination.lock.shared
+        refuse_if_forgotten(table)
         self._begun = True
         if shared:
             table.reload()
@@ -404,9 +406,7 @@ class Transaction:
     def _finish(self) -> None:
         assert self._decided is not None
         try:
-            ending = roll_forward_patiently(
-                self.table, self._control, self._decided, first_hand=self._first_hand
-            )
+            ending = rolled_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
             inflight = self.table.storage.stat(self._file(State.INFLIGHT))
         except Exception as error:  # whatever it is: nothing may be undone any more
             raise self._unknown(f"it is decided, and not finished: {error}") from error

@@ -15,6 +15,7 @@ from sparkrobust.coordinator.conflicts import SERVICE_CONFLICT
 from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import (
     forget_table,
+    is_made,
     make_table,
     new_properties,
     overwriting_properties,
@@ -23,7 +24,7 @@ from sparkrobust.coordinator.create import (
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.recovery import earlier_result
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
-from sparkrobust.coordinator.table import HudiTable, exists
+from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.names import HOODIE, META_COLUMNS
 from sparkrobust.core.outcome import CommitOutcome, WriteResult
 from sparkrobust.core.table_config import TableConfig
@@ -196,22 +197,11 @@ def _look_at_mode(mode: Mode, storage: Storage) -> None:
 def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> WriteResult:
     clock, ids = Clock(), Ids()
     coordination = coordination_of(options, storage, clock, ids)
-    there = exists(storage)
-    if there and options.write_id is not None:
-        # Before the mode is looked at: a job that made the table runs again in the same mode.
-        opened = HudiTable.open(storage, clock, ids, coordination=coordination)
-        earlier = earlier_result(opened, options.write_id, options.operation.value)
-        if earlier is not None:
-            return earlier
-    if there and mode == "errorifexists":
-        raise InvalidInputError(
-            f"there is a Hudi table at {storage.url} already",
-            path=storage.url,
-            kind="table-exists",
-            hint='say mode("append") to write into it',
-        )
-    if there and mode == "ignore":
-        return WriteResult(path=storage.url, operation=options.operation.value)
+    there = is_made(storage)
+    if there:
+        done = _done_before(storage, options, mode, clock, ids, coordination)
+        if done is not None:
+            return done
     if options.operation is Operation.DELETE and mode != "append":
         raise InvalidInputError('a delete works on the rows of a table: say mode("append")')
     group = f"sparkrobust-{ids.nonce()}"
@@ -226,8 +216,12 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                 table, made = HudiTable.open(storage, clock, ids, coordination=coordination), False
             else:
                 table, made = _make_table(df, storage, options, clock, ids, coordination)
+                # The mode speaks of a table that another writer was faster to make, too.
+                done = None if made else _done_before(storage, options, mode, clock, ids, coordination)
+                if done is not None:
+                    return done
             try:
-                replacing = there and mode == "overwrite"
+                replacing = not made and mode == "overwrite"
                 into_table = partial(_into_table, df, table, options, jobs, interrupts, replacing=replacing)
                 return _until_no_conflict(into_table, table, options)
             except CommitUnknownError:
@@ -249,6 +243,31 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                 "the table is as it was before",
                 path=storage.url,
             ) from error
+
+
+def _done_before(
+    storage: Storage,
+    options: WriteOptions,
+    mode: str,
+    clock: Clock,
+    ids: Ids,
+    coordination: Coordination,
+) -> WriteResult | None:
+    """The result of a write that has nothing to do, since there is a table; ``None`` if it has."""
+    if options.write_id is not None:
+        # Before the mode is looked at: a job that made the table runs again in the same mode.
+        opened = HudiTable.open(storage, clock, ids, coordination=coordination)
+        earlier = earlier_result(opened, options.write_id, options.operation.value)
+        if earlier is not None:
+            return earlier
+    if mode == "errorifexists":
+        raise InvalidInputError(
+            f"there is a Hudi table at {storage.url} already",
+            path=storage.url,
+            kind="table-exists",
+            hint='say mode("append") to write into it',
+        )
+    return WriteResult(path=storage.url, operation=options.operation.value) if mode == "ignore" else None
 
 
 def _make_table(

@@ -21,6 +21,9 @@ from sparkrobust.storage.object_store import ObjectStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.world import Ids
 
+PROBE = "probe-"
+"""What the names begin with of the objects by which a store is asked what it can do."""
+
 # As Hadoop reads a path: what stands before a colon is a scheme, unless a slash comes first.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
@@ -130,7 +133,7 @@ def require_put_if_absent(storage: Storage, folder: str) -> None:
     folder
         An existing folder for the object, which is deleted again.
     """
-    name = f"probe-{Ids().nonce()}"
+    name = f"{PROBE}{Ids().nonce()}"
     path = f"{folder}/{name}" if folder else name
     storage.put_if_absent(path, b"1")
     try:

@@ -314,6 +314,45 @@ def test_modes_append_ignore_and_errorifexists_do_what_sparks_do(subject: Subjec
     assert subject.names() == {1: "a", 2: "b"}
 
 
+def test_a_first_write_that_another_one_overtakes_goes_by_its_mode(
+    spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = Subject(spark, table, options())
+    subject.write("upsert", [(1, "a", 5, "eu")])
+    # It looked before there was a table.
+    monkeypatch.setattr("sparkrobust.spark.writer.is_made", lambda storage: False)
+    with pytest.raises(sr.errors.InvalidInputError, match="there is a Hudi table"):
+        subject.write("upsert", [(2, "b", 5, "eu")], mode="errorifexists")
+    assert subject.write("upsert", [(2, "b", 5, "eu")], mode="ignore").instant is None
+    assert subject.names() == {1: "a"}
+    subject.write("upsert", [(2, "b", 5, "eu")], mode="append")
+    assert subject.names() == {1: "a", 2: "b"}
+    subject.write("upsert", [(3, "c", 5, "eu")], mode="overwrite")
+    assert subject.names() == {3: "c"}
+
+
+def test_what_is_left_of_a_table_that_never_came_to_be_does_not_stop_the_next_write(
+    spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options())
+    for folder in ("timeline", ".robust/20240101000000000-00000000000000aa", ".heartbeat"):
+        (table / ".hoodie" / folder).mkdir(parents=True)
+    (table / ".hoodie/.heartbeat/20240101000000000").touch()
+    subject.write("upsert", [(1, "a", 5, "eu")])
+    assert subject.names() == {1: "a"} and not leftovers(table)
+
+
+def test_the_first_write_of_a_table_with_a_shared_lock_leaves_an_empty_one_if_it_fails(
+    spark: SparkSession, table: Path
+) -> None:
+    subject = Subject(spark, table, options(hoodie__write__lock__provider="FileSystemBasedLockProvider"))
+    with pytest.raises(sr.errors.InvalidKeyError):
+        subject.write("upsert", [(None, "a", 5, "eu")])
+    assert properties(table)["hoodie.table.name"] == "t" and not pending(table) and not leftovers(table)
+    subject.write("upsert", [(1, "a", 5, "eu")])
+    assert subject.names() == {1: "a"}
+
+
 def test_a_foreign_folder_may_become_a_table_and_its_files_stay(subject: Subject) -> None:
     for mode in ("append", "overwrite", "ignore", "errorifexists"):
         subject.path = subject.path.with_name(mode)
