@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 
+from sparkrobust.core.instant import is_instant_time
 from sparkrobust.core.names import (
     COMMITTING,
     HEARTBEATS,
@@ -67,12 +68,12 @@ def committing(storage: Storage) -> list[ControlFolder]:
 def marked_instants(storage: Storage) -> list[str]:
     """The instants that have a folder of begin markers."""
     _, folders = storage.list(TEMP)
-    return [name for path in folders if (name := path.rpartition("/")[2]).isdigit()]
+    return [name for path in folders if is_instant_time(name := path.rpartition("/")[2])]
 
 
 def heartbeats(storage: Storage) -> list[str]:
     """The instants that have a heartbeat."""
-    return [name for name in storage.names(HEARTBEATS) if name.isdigit()]
+    return [name for name in storage.names(HEARTBEATS) if is_instant_time(name)]
 
 
 def delete_unnamed(storage: Storage, instant: str, named: Collection[str]) -> None:

@@ -33,7 +33,7 @@ from sparkrobust.coordinator.times import age_ms, next_time
 from sparkrobust.core.conflicts import Work, work_of
 from sparkrobust.core.decision import Abort, Commit
 from sparkrobust.core.failed_writes import Fate, Pending, fate_of
-from sparkrobust.core.instant import Action, Instant, InstantTime, State
+from sparkrobust.core.instant import Action, Instant, InstantTime, State, is_instant_time
 from sparkrobust.core.names import (
     REMOVABLE,
     BaseFileName,
@@ -215,7 +215,7 @@ def _sweep(table: HudiTable) -> None:
     pending = {instant.time for instant in table.timeline.pending}
     if spares:
         # Others may be about to request what they have a heartbeat and a gate for.
-        pending |= {InstantTime(time) for time in living(table) if time.isdigit()}
+        pending |= {InstantTime(time) for time in living(table) if is_instant_time(time)}
     for folder in folders:
         if folder.instant in pending:
             continue

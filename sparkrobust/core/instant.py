@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+def is_instant_time(text: str) -> bool:
+    """Whether a name is an instant's: other digits than ASCII's make none."""
+    return text.isascii() and text.isdigit()
+
+
 class InstantTime(str):
     """The time that names an instant: digits, compared as text, as Hudi does."""
 
     __slots__ = ()
 
     def __new__(cls, text: str) -> InstantTime:
-        if not (text.isascii() and text.isdigit()):
+        if not is_instant_time(text):
             raise ValueError(f"not an instant time: {text!r}")
         return super().__new__(cls, text)
 

@@ -24,9 +24,9 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.decision import Abort
 from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
-from sparkrobust.core.names import HEARTBEATS, LOCK_RECORD, heartbeat_file, instant_file
+from sparkrobust.core.names import HEARTBEATS, LOCK_RECORD, TEMP, heartbeat_file, instant_file
 from sparkrobust.errors import ConflictError, FencedError, HeartbeatLostError, LockError, UnavailableError
-from sparkrobust.options import parse
+from sparkrobust.options import FailedWritesPolicy, parse
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import FileInfo, Storage
 from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock, time_of
@@ -446,6 +446,19 @@ def test_a_heartbeat_that_its_dead_writer_left_goes_with_the_next_write(table: H
     roll_back_failed_writes(HudiTable.open(table.storage, table.clock, table.ids))
     assert list(table.storage.names(HEARTBEATS)) == []
     assert living.abort("it was rolled back") is True
+
+
+def test_a_file_or_folder_whose_name_is_no_instant_is_in_nobodys_way(table: HudiTable) -> None:
+    living = begun(table)
+    table.storage.make_folder(HEARTBEATS)
+    for name in ("²", "x"):
+        table.storage.put(f"{HEARTBEATS}/{name}", b"")
+        table.storage.make_folder(f"{TEMP}/{name}")
+    lazy = replace(table.coordination, failed_writes=FailedWritesPolicy.LAZY)
+    other = HudiTable.open(table.storage, table.clock, table.ids, coordination=lazy)
+    assert roll_back_failed_writes(other) == []
+    assert living.abort("seen enough") is True
+    assert sorted(table.storage.names(HEARTBEATS)) == ["x", "²"]
 
 
 def test_the_thread_of_a_heartbeat_beats_until_it_is_stopped(table: HudiTable) -> None:
