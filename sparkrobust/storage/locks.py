@@ -363,17 +363,25 @@ class FileSystemLock(TableLock):
                 self.storage.delete(self.path)
 
     def _age(self) -> float:
+        return self._age_by(self._store_ms)
+
+    def _age_by(self, now_ms: Callable[[], int]) -> float:
         found = self.storage.stat(self.path)
         if found is None:
             raise NotFoundError(f"{self.path} is gone", path=self.path)
+        return (now_ms() - found.modified_ms) / 1000
+
+    def _store_ms(self) -> int:
         beside = ROBUST if self.path.startswith(f"{HOODIE}/") else self.path.rpartition("/")[0]
-        return (time_of(self.storage, self._ids, beside) - found.modified_ms) / 1000
+        return time_of(self.storage, self._ids, beside)
 
     def holder(self) -> Holder | None:
         try:
-            return Holder(owner=owner_in(self.storage.read(self.path)), seconds=self._age())
+            owner = owner_in(self.storage.read(self.path))
+            seconds = self._age_by(partial(or_the_hosts, self._store_ms, self._clock))
         except NotFoundError:
             return None
+        return Holder(owner=owner, seconds=max(0, seconds))
 
 
 class _FileGrip(Grip):
@@ -402,6 +410,14 @@ class _FileGrip(Grip):
 def has_time_left(validity_seconds: float, age_seconds: float) -> bool:
     """Whether a lock of this age is valid for long enough to take a step."""
     return age_seconds < validity_seconds * (1 - _MARGIN)
+
+
+def or_the_hosts(store_ms: Callable[[], int], clock: Clock) -> int:
+    """The time to show an age by: the store's, or the host's for who can't put the file that tells it."""
+    try:
+        return store_ms()
+    except RobustWriteError:
+        return clock.now_ms()
 
 
 def signed(owner: str, nonce: str) -> bytes:

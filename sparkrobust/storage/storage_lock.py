@@ -16,7 +16,7 @@ from sparkrobust.core.lock_record import LockRecord
 from sparkrobust.core.names import LOCK_RECORD, LOCKS
 from sparkrobust.errors import RobustWriteError, UnavailableError
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
-from sparkrobust.storage.locks import Grip, Holder, TableLock, has_time_left, time_of
+from sparkrobust.storage.locks import Grip, Holder, TableLock, has_time_left, or_the_hosts, time_of
 from sparkrobust.world import Clock, Hands, Ids
 
 _CLOCKS_AGREE_SECONDS = 300.0
@@ -133,7 +133,7 @@ class StorageLock(TableLock):
         found = self.found()
         if found is None or found[0].expired:
             return None
-        now = self._store_ms()
+        now = or_the_hosts(self._store_ms, self._clock)
         if not found[0].is_held(now):
             return None
         # A writer of Hudi's may have said another time than we would have.

@@ -14,6 +14,7 @@ import pytest
 from sparkrobust import probe
 from sparkrobust.coordinator.coordination import Coordination, coordination_of
 from sparkrobust.coordinator.create import make_table
+from sparkrobust.coordinator.facts import of_locks
 from sparkrobust.coordinator.heartbeat import Heartbeat, living, seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.recovery import Fate, recover
@@ -172,6 +173,20 @@ def test_a_write_that_could_not_give_the_lock_back_when_it_had_begun_commits_all
     stage(table, transaction)
     transaction.commit(transaction.finalize(1))
     assert table.coordination.lock.holder() is None
+
+
+@each_kind
+def test_a_lock_that_cannot_be_looked_at_is_told_as_a_problem_and_not_as_free(
+    in_memory: HudiTable, kind: type[FileSystemLock | StorageLock]
+) -> None:
+    table = sharing(in_memory, kind=kind)
+
+    def away(path: str) -> Any:
+        raise UnavailableError("no answer")
+
+    table.storage.read = table.storage.read_versioned = away  # type: ignore[method-assign]
+    told = of_locks(table)
+    assert [one["problem"] for one in told] == ["no answer"] * 2 and not any("holder" in one for one in told)
 
 
 def test_a_driver_whose_lock_expired_before_it_decided_decides_nothing(table: HudiTable) -> None:

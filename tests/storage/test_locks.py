@@ -10,9 +10,9 @@ import pytest
 
 from sparkrobust.core.names import ROBUST
 from sparkrobust.errors import FencedError, LockError, UnavailableError
-from sparkrobust.storage.contract import Storage
+from sparkrobust.storage.contract import PermissionDeniedError, Storage
 from sparkrobust.storage.local import LocalStorage
-from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock, time_of
+from sparkrobust.storage.locks import FileSystemLock, Holder, InProcessLock, TableLock, time_of
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
@@ -173,6 +173,17 @@ def test_a_lock_that_cannot_be_asked_for_is_not_said_to_be_free(storage: MemoryS
     failing(storage, "read", UnavailableError, times=1)
     with pytest.raises(UnavailableError):
         lock.holder()
+
+
+def test_who_may_only_read_is_told_who_has_the_lock_by_the_clock_of_the_host(
+    storage: MemoryStorage, clock: TestClock
+) -> None:
+    lock = FileSystemLock(storage, LOCK, clock=clock)
+    lock.acquire(ME, seconds=0)
+    clock.sleep(7)
+    for change in ("put", "put_if_absent", "make_folder"):
+        failing(storage, change, PermissionDeniedError, times=1000)
+    assert lock.holder() == Holder(owner=ME, seconds=7)
 
 
 def test_a_holder_does_not_rely_on_a_lock_that_is_about_to_expire(

@@ -10,7 +10,8 @@ import pytest
 
 from sparkrobust.core.names import LOCK_RECORD, LOCKS
 from sparkrobust.errors import CorruptTableError, FencedError, LockError, UnavailableError
-from sparkrobust.storage.contract import ChangedError, Storage
+from sparkrobust.storage.contract import ChangedError, PermissionDeniedError, Storage
+from sparkrobust.storage.locks import Holder
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.storage_lock import StorageLock
 from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
@@ -220,6 +221,16 @@ def test_a_driver_that_is_interrupted_once_it_has_the_lock_renews_it_no_more(
     failing(storage, "replace_if_unchanged", AssertionError, times=1)
     renewals[0]()
     assert other.is_held() and storage.read(LOCK_RECORD) == before
+
+
+def test_who_may_only_read_is_told_who_has_the_lock_by_the_clock_of_the_host(
+    storage: MemoryStorage, clock: TestClock, lock: StorageLock
+) -> None:
+    lock.acquire(ME, seconds=0)
+    clock.sleep(7)
+    for change in ("put", "put_if_absent", "make_folder"):
+        failing(storage, change, PermissionDeniedError, times=1000)
+    assert StorageLock(storage, clock=clock).holder() == Holder(owner=ME, seconds=7)
 
 
 def test_a_lock_that_is_taken_away_while_it_is_withdrawn_is_left_to_who_has_it(
