@@ -26,18 +26,20 @@ def executing(table: HudiTable, plan: Instant) -> Iterator[Heartbeat]:
     ConflictError
         Somebody else executes it, or it is not to be executed any more; or the table is being restored.
     """
-    heartbeat = Heartbeat(table, plan.time)
-    with locked(table, f"execution of {plan.time}"):  # 2, and 6 where the block ends
-        table.reload()
-        refuse_while_restoring(table)
-        _refuse_if_alive(table, plan)  # 3
-        _refuse_if_spent(table, plan)  # 4
-        heartbeat.start()  # 5
+    heartbeat, mine = Heartbeat(table, plan.time), False
     try:
+        with locked(table, f"execution of {plan.time}"):  # 2, and 6 where the block ends
+            table.reload()
+            refuse_while_restoring(table)
+            _refuse_if_alive(table, plan)  # 3
+            _refuse_if_spent(table, plan)  # 4
+            mine = True
+            heartbeat.start()  # 5
         yield heartbeat  # 7
     finally:
-        heartbeat.stop()  # 8
-        table.storage.delete(heartbeat_file(plan.time))
+        if mine:  # else the file is of who executes it
+            heartbeat.stop()  # 8
+            table.storage.delete(heartbeat_file(plan.time))
 
 
 def _refuse_if_alive(table: HudiTable, plan: Instant) -> None:

@@ -23,9 +23,11 @@ def next_time(clock: Clock, config: TableConfig, newest: str) -> InstantTime:
 
 
 def age_ms(clock: Clock, config: TableConfig, time: str) -> int:
-    """How long ago an instant time was taken."""
+    """How long ago an instant time was taken, at least: there are two moments for it when clocks go back."""
     zone = timezone.utc if config.utc else None
-    return max(0, clock.now_ms() - int(_moment(time).replace(tzinfo=zone).timestamp() * 1000))
+    moment = _moment(time).replace(tzinfo=zone)
+    taken = max(moment.replace(fold=fold).timestamp() for fold in (0, 1))
+    return max(0, clock.now_ms() - int(taken * 1000))
 
 
 def _moment(time: str) -> datetime:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,15 +17,17 @@ from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.services import executing
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.times import age_ms, next_time
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import MarkerType, begin_marker, heartbeat_file, instant_file, marker_folder
+from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import ConflictError, CorruptTableError
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import AlreadyExistsError
 from sparkrobust.world import Clock
 from tests.coordinator.writers import LOCK, clustering, complete, rollback_of, writer
-from tests.coordinator.writes import begun, data_files, leftovers, stage, stopped
+from tests.coordinator.writes import TestClock, begun, data_files, leftovers, stage, stopped
 from tests.moments import at
 
 HOUR_MS = 3_600_000
@@ -251,6 +255,24 @@ def _running(table: HudiTable, time: str) -> str:
     return path
 
 
+def test_a_plan_that_was_made_in_the_hour_that_clocks_have_twice_is_not_old_at_birth(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = TableConfig.of({**table.config.values, "hoodie.table.timeline.timezone": "LOCAL"}, path="")
+    clock = TestClock()
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        # Half past two comes at 00:30 and at 01:30 UTC, when summer time ends.
+        for now in ("2026-10-25T00:30:00+00:00", "2026-10-25T01:30:00+00:00"):
+            clock.ms = int(datetime.fromisoformat(now).timestamp() * 1000)
+            made = next_time(clock, local, "")
+            assert made == "20261025023000000" and age_ms(clock, local, made) == 0
+        clock.ms += HOUR_MS
+        assert age_ms(clock, local, made) == HOUR_MS
+    time.tzset()
+
+
 def test_a_removable_plan_that_is_being_executed_is_left_alone(table: HudiTable) -> None:
     plan = clustering(table, removable=True)
     table.clock.sleep(3600)
@@ -275,6 +297,19 @@ def test_a_plan_is_executed_by_one_at_a_time_and_its_heartbeat_goes_with_success
         except RuntimeError as raised:
             assert raised is problem
         assert table.storage.stat(heartbeat_file(plan.time)) is None
+
+
+def test_the_heartbeat_of_an_execution_that_is_interrupted_before_it_begins_goes_with_it(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, ours = clustering(table), writer(table)
+    stopped: list[bool] = []
+    monkeypatch.setattr(ours.hands, "every", lambda seconds, work: lambda: stopped.append(True))
+    # The clocks of hosts are waited for at the end of the lock.
+    monkeypatch.setattr(ours.clock, "sleep", lambda seconds: die())
+    with pytest.raises(KeyboardInterrupt), executing(ours, plan):
+        raise AssertionError("it has begun")
+    assert stopped == [True] and table.storage.stat(heartbeat_file(plan.time)) is None
 
 
 def test_the_look_at_a_plan_and_its_heartbeat_happen_under_the_lock_and_its_execution_does_not(
