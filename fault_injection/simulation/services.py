@@ -20,6 +20,7 @@ from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.conflicts import FileGroup, Work, work_of
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import instant_file
+from sparkrobust.errors import ConflictError
 from sparkrobust.storage.contract import AlreadyExistsError
 
 _STEPS_OF_WORK = 5
@@ -65,7 +66,8 @@ class Services:
             table = self.writers.open()
             for plan in table.timeline.pending:
                 if work_of(plan) not in (None, Work.INGESTION):
-                    self._execute(table, plan)
+                    with contextlib.suppress(ConflictError):  # of another one, or to be rolled back
+                        self._execute(table, plan)
 
         return run
 
