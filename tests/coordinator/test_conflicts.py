@@ -180,13 +180,14 @@ def test_it_is_noticed_too_if_the_other_comes_between_the_first_look_and_the_loc
     late = begun(ours)
     stage(ours, late, keys=["a"])
     markers = late.finalize(1)
-    acquire, others = ours.coordination.lock.acquire, []
+    take, others = ours.coordination.lock.try_acquire, []
 
-    def after_others(owner: str, *, seconds: float) -> Any:
-        others.append(commit(writer(table), keys=["a"]))
-        return acquire(owner, seconds=seconds)
+    def after_others(owner: str, nonce: str) -> Any:
+        if not others:
+            others.append(commit(writer(table), keys=["a"]))
+        return take(owner, nonce)
 
-    ours.coordination.lock.acquire = after_others  # type: ignore[method-assign]
+    ours.coordination.lock.try_acquire = after_others  # type: ignore[method-assign]
     with pytest.raises(ConflictError, match="inserted 1 of the keys"):
         late.commit(markers)
     assert len(others) == 1

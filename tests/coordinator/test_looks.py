@@ -36,9 +36,9 @@ class After(InProcessLock):
         super().__init__(f"another name of {table.storage.url}")
         self._action = action
 
-    def acquire(self, owner: str, *, seconds: float) -> Grip:
+    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
         self._action()
-        return super().acquire(owner, seconds=seconds)
+        return super().try_acquire(owner, nonce)
 
 
 def opened(table: HudiTable) -> HudiTable:
