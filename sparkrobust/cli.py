@@ -10,17 +10,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sparkrobust.coordinator import facts
-from sparkrobust.coordinator.coordination import coordination_of
 from sparkrobust.coordinator.facts import Fact
+from sparkrobust.coordinator.opening import opened as opened_by
+from sparkrobust.coordinator.opening import refuse_changing
+from sparkrobust.coordinator.recovery import Fate, Recovered, pending_writes, roll_back_writes
 from sparkrobust.coordinator.recovery import recover as recover_writes
-from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.errors import InvalidOptionError, RobustWriteError
-from sparkrobust.options import parse
-from sparkrobust.storage.resolve import storage_for
-from sparkrobust.world import Clock, Ids
 
 _WIDTH_OF_A_FILE = 1000
 """Whoever reads it line by line finds a row in each."""
@@ -42,7 +41,7 @@ Options = Annotated[
         "--option",
         "-o",
         metavar="KEY=VALUE",
-        help="an option of the store (fs.*) or of locks (hoodie.write.lock.*)",
+        help="an option of the table's writers: of the store (fs.*), of locks (hoodie.write.lock.*), …",
     ),
 ]
 How = Annotated[Output, typer.Option("--output", help="for a person, or for a program")]
@@ -51,11 +50,18 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="do it without asking")]
 
 def opened(path: str, given: Sequence[str] | None) -> HudiTable:
     """The table, with the lock that the options name."""
-    pairs = dict(_pair(text) for text in given or ())
-    options = parse(pairs)
-    storage = storage_for(path, options.storage)
-    clock, ids = Clock(), Ids()
-    return HudiTable.open(storage, clock, ids, coordination=coordination_of(options, storage, clock, ids))
+    return opened_by(path, _pairs(given))[0]
+
+
+def opened_to_change(path: str, given: Sequence[str] | None) -> HudiTable:
+    """The same, if a write would not refuse it."""
+    table, options = opened_by(path, _pairs(given))
+    refuse_changing(table, options)
+    return table
+
+
+def _pairs(given: Sequence[str] | None) -> dict[str, str]:
+    return dict(_pair(text) for text in given or ())
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -109,12 +115,11 @@ def markers(path: Path, option: Options = None, output: How = Output.TEXT) -> No
 @app.command()
 def rollback(path: Path, option: Options = None, yes: Yes = False, output: How = Output.TEXT) -> None:
     """Roll back every pending write, alive or not; one whose commit is decided is finished instead."""
-    table = opened(path, option)
+    table = opened_to_change(path, option)
+    pending = pending_writes(table)
     if not yes:
-        _confirm(table, "rolled back, also those of living writers")
-    table.reload()
-    undone = roll_back_failed_writes(table)
-    tell([{"instant": instant.time, "fate": "rolled back"} for instant in undone], output)
+        _confirm(pending, "rolled back, also those of living writers")
+    tell(_fates(roll_back_writes(table, pending)), output)
 
 
 @app.command()
@@ -125,18 +130,27 @@ def recover(
     yes: Yes = False,
     output: How = Output.TEXT,
 ) -> None:
-    """End the pending writes of dead writers: commit what is all there, roll back the rest."""
-    table = opened(path, option)
+    """End the pending writes of dead writers: commit what is all there, roll back the rest.
+
+    Writes of Hudi's without a heartbeat are left alone, as its single writers have none.
+    """
+    table = opened_to_change(path, option)
     if even_alive and not yes:
-        _confirm(table, "ended, also those of living writers")
+        _confirm(pending_writes(table), "ended, also those of living writers")
     found = recover_writes(table, even_alive=even_alive)
-    tell([{"instant": one.instant, "fate": one.fate.value} for one in found], output)
+    tell(_fates(found), output)
+    if any(one.fate is Fate.UNKNOWN for one in found):
+        why = "a writer of Hudi's may be at work, which has no heartbeat"
+        typer.echo(f"unknown: {why}; --even-alive ends such a write too", err=True)
 
 
-def _confirm(table: HudiTable, what: str) -> None:
-    pending = [str(instant) for instant in table.timeline.pending]
+def _confirm(pending: Sequence[object], what: str) -> None:
     if pending:
-        typer.confirm(f"{', '.join(pending)}: are to be {what}. Go on?", abort=True, err=True)
+        typer.confirm(f"{', '.join(map(str, pending))}: are to be {what}. Go on?", abort=True, err=True)
+
+
+def _fates(found: list[Recovered]) -> list[Fact]:
+    return [{"instant": one.instant, "fate": one.fate.value} for one in found]
 
 
 # -- answers -----------------------------------------------------------------------------------------------
@@ -155,7 +169,8 @@ def tell(found: list[Fact], output: Output) -> None:
     for name in columns:
         shown.add_column(name.replace("_", " "), overflow="fold")
     for fact in found:
-        shown.add_row(*(_text(fact.get(name)) for name in columns))
+        # As it is: a partition may be called what rich takes for markup.
+        shown.add_row(*(Text(_text(fact.get(name))) for name in columns))
     console = Console()
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_FILE

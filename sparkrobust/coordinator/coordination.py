@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkrobust.coordinator.properties import read_properties
 from sparkrobust.core.conflicts import Strategy
 from sparkrobust.core.heartbeat import Pulse
-from sparkrobust.core.names import LOCK_FILE
+from sparkrobust.core.names import HOODIE, LOCK_FILE
+from sparkrobust.errors import InvalidOptionError
 from sparkrobust.options import FailedWritesPolicy, LockProvider, WriteOptions
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.locks import FileSystemLock, InProcessLock, TableLock
@@ -59,11 +61,13 @@ def _lock(options: WriteOptions, storage: Storage, clock: Clock, ids: Ids) -> Ta
             ids=ids,
         )
     if options.lock_provider is LockProvider.ZOOKEEPER:
-        assert options.zookeeper_hosts and options.zookeeper_base and options.zookeeper_key
-        hosts = [host.strip() for host in options.zookeeper_hosts.split(",")]
+        assert options.zookeeper_hosts and options.zookeeper_base
+        key = options.zookeeper_key or _table_name(storage, clock)
+        # In one order, as the lock's name tells who shares it.
+        hosts = sorted(host.strip() for host in options.zookeeper_hosts.split(","))
         return ZooKeeperLock(
             ",".join(host if ":" in host else f"{host}:{options.zookeeper_port}" for host in hosts),
-            f"{options.zookeeper_base.rstrip('/')}/{options.zookeeper_key}",
+            f"{options.zookeeper_base.rstrip('/')}/{key}",
             session_seconds=options.zookeeper_session_ms / 1000,
             connect_seconds=options.zookeeper_connect_ms / 1000,
             clock=clock,
@@ -73,5 +77,13 @@ def _lock(options: WriteOptions, storage: Storage, clock: Clock, ids: Ids) -> Ta
     if options.lock_file_folder is None:
         return FileSystemLock(storage, LOCK_FILE, expire_seconds=expire, clock=clock, ids=ids)
     elsewhere = storage_for(options.lock_file_folder, options.storage)
-    elsewhere.make_folder("")
     return FileSystemLock(elsewhere, "lock", expire_seconds=expire, clock=clock, ids=ids)
+
+
+def _table_name(storage: Storage, clock: Clock) -> str:
+    """What the table is called that is there."""
+    if not any(storage.list(HOODIE)):
+        raise InvalidOptionError(
+            "hoodie.write.lock.zookeeper.lock_key: the lock in ZooKeeper needs it, or hoodie.table.name"
+        )
+    return read_properties(storage, clock)["hoodie.table.name"]

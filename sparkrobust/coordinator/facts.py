@@ -150,13 +150,16 @@ def of_locks(table: HudiTable) -> list[Fact]:
     """The locks that lie in the table, and the one that the options name; a free one has no ``holder``."""
     storage = table.storage
     named = table.coordination.lock
-    locks: list[TableLock] = [
-        FileSystemLock(storage, LOCK_FILE, clock=table.clock, ids=table.ids),
-        StorageLock(storage, clock=table.clock, ids=table.ids),
-    ]
-    if named.shared and str(named) not in {str(one) for one in locks}:
-        locks.append(named)
-    return [{"lock": str(lock)} | _read(partial(_of_lock, lock)) for lock in locks]
+    locks: dict[str, TableLock] = {
+        str(lock): lock
+        for lock in (
+            FileSystemLock(storage, LOCK_FILE, clock=table.clock, ids=table.ids),
+            StorageLock(storage, clock=table.clock, ids=table.ids),
+        )
+    }
+    if named.shared:
+        locks[str(named)] = named  # which knows for how long it counts
+    return [{"lock": name} | _read(partial(_of_lock, lock)) for name, lock in locks.items()]
 
 
 def _of_lock(lock: TableLock) -> Fact:

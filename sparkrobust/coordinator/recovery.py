@@ -7,22 +7,41 @@ is rolled back.  It is safe while such a driver only sleeps: both then go by one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.heartbeat import seconds_since
 from sparkrobust.coordinator.leftovers import control_folders
-from sparkrobust.coordinator.rollback import finish_decided, roll_back
+from sparkrobust.coordinator.rollback import (
+    finish_decided,
+    pending_targets,
+    roll_back,
+    roll_back_failed_writes,
+)
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier, find_write
 from sparkrobust.core.conflicts import Work
 from sparkrobust.core.instant import Instant, InstantTime
-from sparkrobust.core.names import WRITE_ID
+from sparkrobust.core.lock_name import options_for
+from sparkrobust.core.names import WRITE_ID, heartbeat_file
 from sparkrobust.core.outcome import WriteResult
-from sparkrobust.errors import CommitUnknownError, RobustWriteError, UnavailableError
+from sparkrobust.errors import (
+    ConflictError,
+    CorruptTableError,
+    FencedError,
+    IndeterminateInputError,
+    LockError,
+)
+from sparkrobust.options import FailedWritesPolicy
+from sparkrobust.storage.contract import NotFoundError
+from sparkrobust.storage.locks import LOCK_LOST
+
+OTHER_LOCK = "other-lock"
+"""The kind of the error for a write that goes by a lock which this driver does not share."""
 
 
 class Fate(Enum):
@@ -32,6 +51,8 @@ class Fate(Enum):
     ROLLED_BACK = "rolled back"
     ALIVE = "alive"
     """Its driver's heartbeat has not expired: it was left alone."""
+    UNKNOWN = "unknown"
+    """It is not ours and has no heartbeat, as a living single writer of Hudi's: it was left alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,27 +69,119 @@ def recover(table: HudiTable, *, even_alive: bool = False) -> list[Recovered]:
     Parameters
     ----------
     even_alive
-        Also those whose driver was alive a short while ago, and may have died since.
+        Also those whose driver was alive a short while ago, and may have died since, and those of
+        which nothing says whether it lives.
+
+    Raises
+    ------
+    LockError
+        A write is all there, and goes by a lock that this driver does not share: it was left as it is,
+        after the others were ended.  Or the lock could not be had.
     """
     table.reload()
     refuse_while_restoring(table)
     folders = control_folders(table.storage)
-    found = []
-    for instant in [i for i in table.timeline.pending if table.work_of(i) is Work.INGESTION]:
+    found, left = [], []
+    for instant in pending_writes(table):
         controls = [Control(table, folder) for folder in folders if folder.instant == instant.time]
-        committed = finish_decided(table, controls)
-        if not committed and not even_alive and seconds_since(table, instant.time) is not None:
-            found.append(Recovered(instant=instant.time, fate=Fate.ALIVE))
-            continue
-        committed = committed or any(_completed(table, one) for one in controls)
-        if not committed:
-            committed = not roll_back(table, instant, "its driver is gone")
-        found.append(Recovered(instant=instant.time, fate=Fate.COMMITTED if committed else Fate.ROLLED_BACK))
+        try:
+            fate = _ended(table, instant, controls, even_alive=even_alive)
+        except LockError as error:
+            if error.kind != OTHER_LOCK:
+                raise
+            left.append(error)
+        else:
+            found.append(Recovered(instant=instant.time, fate=fate))
+    if left:
+        raise left[0]
     return found
 
 
+def pending_writes(table: HudiTable) -> list[Instant]:
+    """The writes that have not ended, oldest first."""
+    return [instant for instant in table.timeline.pending if table.work_of(instant) is Work.INGESTION]
+
+
+def roll_back_writes(table: HudiTable, writes: Iterable[Instant]) -> list[Recovered]:
+    """Roll these back, alive or not, and finish what rollbacks others have begun.
+
+    A write whose commit is decided is finished instead.
+    """
+    table.reload()
+    refuse_while_restoring(table)
+    found = [Recovered(instant=one.time, fate=_rolled_back(table, one, "it was asked for")) for one in writes]
+    undone = roll_back_failed_writes(_by_policy(table, FailedWritesPolicy.NEVER))
+    return found + [Recovered(instant=one.time, fate=Fate.ROLLED_BACK) for one in undone]
+
+
+def roll_back_as_a_write_would(table: HudiTable) -> list[Instant]:
+    """Roll back the writes that have failed, but no living ones of those who share a lock.
+
+    Returns
+    -------
+    The writes that were rolled back; those whose commit was decided are finished instead.
+    """
+    undone = []
+    if table.coordination.failed_writes is FailedWritesPolicy.EAGER:
+        table.reload()
+        single = [one for one in pending_writes(table) if not table.lock_name and _is_single(table, one)]
+        undone = [one for one in single if roll_back(table, one, "a single writer has begun")]
+        # Whoever is left may be one of several, and whoever has begun meanwhile.
+        table = _by_policy(table, FailedWritesPolicy.LAZY)
+    table.reload()
+    return undone + roll_back_failed_writes(table)
+
+
+def _is_single(table: HudiTable, write: Instant) -> bool:
+    """Whether the write is certainly not by one of several who share a lock."""
+    folders = [folder for folder in control_folders(table.storage) if folder.instant == write.time]
+    try:
+        gates = [Control(table, folder).gate() for folder in folders]
+    except CorruptTableError:
+        return False
+    return bool(gates) and all(gate is not None and not gate.lock for gate in gates)
+
+
+def _by_policy(table: HudiTable, policy: FailedWritesPolicy) -> HudiTable:
+    return replace(table, coordination=replace(table.coordination, failed_writes=policy))
+
+
+def _rolled_back(table: HudiTable, write: Instant, reason: str) -> Fate:
+    return Fate.ROLLED_BACK if roll_back(table, write, reason) else Fate.COMMITTED
+
+
+def _ended(table: HudiTable, instant: Instant, controls: list[Control], *, even_alive: bool) -> Fate:
+    if finish_decided(table, controls):
+        return Fate.COMMITTED
+    if not even_alive and seconds_since(table, instant.time) is not None:
+        return Fate.ALIVE
+    if not even_alive and not controls and _may_be_at_work(table, instant):
+        return Fate.UNKNOWN
+    if any(_completed(table, one) for one in controls):
+        return Fate.COMMITTED
+    return _rolled_back(table, instant, "its driver is gone")
+
+
+def _may_be_at_work(table: HudiTable, instant: Instant) -> bool:
+    """Whether nothing says that the writer of a write without a control folder is dead.
+
+    Hudi's single writer has no heartbeat.  One of ours without either has ended since it was seen.
+    """
+    if table.storage.stat(heartbeat_file(instant.time)) is not None:
+        return False
+    table.reload()
+    now = table.timeline.find(instant.time, instant.action)
+    return now is not None and now.pending and instant.time not in pending_targets(table)
+
+
 def earlier_result(table: HudiTable, write_id: str, operation: str) -> WriteResult | None:
-    """What an earlier run of a write came to, if it is durable, or can be made so without writing."""
+    """What an earlier run of a write came to, if it is durable, or can be made so without writing.
+
+    Raises
+    ------
+    LockError
+        It is all there, and goes by a lock that this driver does not share.
+    """
     pending = {instant.time for instant in table.timeline.pending}
     for folder in control_folders(table.storage):
         control = Control(table, folder)
@@ -93,7 +206,7 @@ def result_of(table: HudiTable, done: Instant, operation: str) -> WriteResult:
 
 
 def _completed(table: HudiTable, control: Control) -> bool:
-    """Commit a write whose slots are all done, if it is one."""
+    """Commit a write whose slots are all done, if it is one; ``False`` only if nobody can."""
     if control.decision() is not None:
         return False
     gate = control.gate()
@@ -103,12 +216,30 @@ def _completed(table: HudiTable, control: Control) -> bool:
         return False
     if len(control.completions(gate.standing)) < gate.slots - len(gate.superseded):
         return False
+    _refuse_other_lock(table, control, gate.lock)
     transaction = Transaction.of_another(table, control.folder, gate)
     try:
         transaction.commit(transaction.finalize(gate.slots))
-    except (UnavailableError, CommitUnknownError):
-        raise
-    except (RobustWriteError, WrittenEarlier):
-        return False  # it can't be committed, or another one was: it is rolled back
+    except (ConflictError, CorruptTableError, IndeterminateInputError, NotFoundError, WrittenEarlier):
+        return False  # what it needs is not there any more, or others came first
+    except FencedError as error:
+        if error.kind == LOCK_LOST:
+            raise
+        return False
     transaction.clean_up()
     return True
+
+
+def _refuse_other_lock(table: HudiTable, control: Control, lock: str) -> None:
+    """``LockError`` for a write beside which others could commit another, under its lock."""
+    if lock in ("", table.lock_name):
+        return
+    time = control.folder.instant
+    raise LockError(
+        f"the write {time} is all there, and goes by the lock {lock}; this driver, which goes by "
+        f"{table.lock_name or 'none that others share'}, can't commit it: another writer may be at it too",
+        kind=OTHER_LOCK,
+        instant=time,
+        path=table.storage.url,
+        hint=f"give the lock's options ({options_for(lock)}), or roll the write back",
+    )

@@ -15,6 +15,7 @@ from sparkrobust.coordinator.foreign import kind_of_foreign_table
 from sparkrobust.coordinator.properties import read_properties
 from sparkrobust.core.conflicts import Work, work_of
 from sparkrobust.core.instant import Action, Instant, State
+from sparkrobust.core.lock_name import name_of_lock
 from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.timeline import Timeline
@@ -89,6 +90,12 @@ class HudiTable:
         )
         table.reload()
         return table
+
+    @property
+    def lock_name(self) -> str:
+        """The lock by which its writes go, as all call it who share it; empty where only threads do."""
+        lock = self.coordination.lock
+        return name_of_lock(str(lock), self.storage.url) if lock.shared else ""
 
     def reload(self) -> None:
         """See the timeline anew."""

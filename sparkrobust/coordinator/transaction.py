@@ -73,13 +73,12 @@ class Transaction:
         self._nonce = folder.nonce if folder else table.ids.nonce()
         self._be(folder or self._new_folder())
         self._decided: Commit | None = None
-        self._first_hand = False
-        self._begun = self._requested = self._counted = self._deciding = False
+        self._first_hand = self._begun = self._requested = self._counted = self._deciding = False
         # What it was planned from; what is completed since then may stand in the way.
         self._begun_at = Begun.at(table.timeline)
         self._seen: frozenset[InstantTime] | None = table.timeline.completed_times
         self._config: TableConfig | None = table.config
-        self._superseded: dict[int, int] = {}
+        self._superseded, self._lock = dict[int, int](), table.lock_name
         self.done: Instant | None = None
         """The completed instant, once the write is durable."""
         self.fenced: FencedError | None = None
@@ -91,7 +90,7 @@ class Transaction:
         transaction = cls(table, gate.terms, folder)
         transaction._counted, transaction._begun_at = gate.counted, gate.begun
         transaction._seen = transaction._config = None
-        transaction._superseded = dict(gate.superseded)
+        transaction._superseded, transaction._lock = dict(gate.superseded), gate.lock
         transaction._begun = transaction._requested = True
         return transaction
 
@@ -136,7 +135,8 @@ class Transaction:
         reached(Point.INFLIGHT, instant=self.time)
 
     def _gate(self, slots: int | None) -> Gate:
-        return Gate(terms=self.terms, slots=slots, counted=self._counted, begun=self._begun_at)
+        begun = self._begun_at
+        return Gate(terms=self.terms, slots=slots, counted=self._counted, begun=begun, lock=self._lock)
 
     def refuse_conflicts_early(self, groups: Iterable[FileGroup]) -> None:
         """``ConflictError`` if another writer is about to change these file groups, or has, by now."""

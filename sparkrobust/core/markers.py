@@ -88,6 +88,9 @@ class Gate:
     """Its driver knows which rows the slots must have together, and says so when it has compared them."""
     begun: Begun = NOTHING
     """What it was planned from, for whoever commits it."""
+    lock: str = ""
+    """The lock by which it goes, as all call it who share it, and under which alone others may commit it;
+    empty where only the threads of a process do."""
     superseded: Mapping[int, int] = field(default_factory=dict)
     """Slots that do not count, each with the one that was done in its place; the gate knows of none."""
 
@@ -100,12 +103,13 @@ class Gate:
         plain = {"terms": self.terms.to_plain(), "slots": self.slots, "counted": self.counted}
         begun = {"newest": self.begun.newest, "pending": sorted(self.begun.pending)}
         superseded = [list(pair) for pair in sorted(self.superseded.items())]
-        return control_object.render(kind, nonce, {**plain, "begun": begun, "superseded": superseded})
+        more = {"begun": begun, "lock": self.lock, "superseded": superseded}
+        return control_object.render(kind, nonce, {**plain, **more})
 
     @classmethod
     def parse(cls, data: bytes, kind: Kind, *, nonce: str, path: str) -> Gate:
         plain = control_object.parse(data, kind, nonce=nonce, path=path)
-        found = Fields(plain, {"terms", "slots", "counted", "begun", "superseded"}, path=path)
+        found = Fields(plain, {"terms", "slots", "counted", "begun", "lock", "superseded"}, path=path)
         terms = Terms.from_plain(found.plain("terms"), path=path)
         slots = found.optional("slots", found.count)
         begun = Fields(found.plain("begun"), {"newest", "pending"}, path=path)
@@ -122,6 +126,7 @@ class Gate:
             slots=slots,
             counted=found.flag("counted"),
             begun=Begun(newest=begun.text("newest"), pending=frozenset(pending)),
+            lock=found.text("lock"),
             superseded=dict(superseded),
         )
 

@@ -424,12 +424,12 @@ def _settle_lock_times(fields: dict[str, object], problems: list[str]) -> None:
 
 
 def _settle_zookeeper(fields: dict[str, object], problems: list[str]) -> None:
-    """A lock in ZooKeeper has to be found; the table's name is its key by default."""
+    """A lock in ZooKeeper has to be found; its key is the table's name by default, given or not."""
     if fields.get("lock_provider") is not v.LockProvider.ZOOKEEPER:
         return
     if "table_name" in fields:
         fields.setdefault("zookeeper_key", fields["table_name"])
-    needed = {"url": "zookeeper_hosts", "base_path": "zookeeper_base", "lock_key": "zookeeper_key"}
+    needed = {"url": "zookeeper_hosts", "base_path": "zookeeper_base"}
     problems += [
         f"hoodie.write.lock.zookeeper.{name}: the lock in ZooKeeper needs it"
         for name, known_as in needed.items()

@@ -158,7 +158,8 @@ WRITE_OPTIONS = (
         field="write_id",
         kind=Kind.TEXT,
         doc="a name of this write, for a job that may run again: if a write of this name is durable, its "
-        "result is returned and nothing written; what a dead driver of it left is committed if all was there",
+        "result is returned and nothing written; what a dead driver of it left is committed if all was "
+        "there; commits that were archived meanwhile are not searched",
     ),
     Option(
         key="hoodie.write.robust.progress",
@@ -387,7 +388,7 @@ SAFETY_OPTIONS = (
         key="hoodie.write.lock.zookeeper.lock_key",
         field="zookeeper_key",
         kind=Kind.TEXT,
-        doc="the node of this table's lock; without, the table's name",
+        doc="the node of this table's lock; without, the table's name, as it is given or as the table has it",
     ),
     Option(
         key="hoodie.write.lock.zookeeper.session_timeout_ms",

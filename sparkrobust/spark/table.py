@@ -6,15 +6,13 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
-from sparkrobust.coordinator.recovery import Recovered, recover
-from sparkrobust.coordinator.rollback import roll_back_failed_writes
-from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.opening import opened, refuse_changing
+from sparkrobust.coordinator.recovery import Recovered, recover, roll_back_as_a_write_would
 from sparkrobust.core.guarantees import Guarantees, guarantees_of
 from sparkrobust.core.instant import Instant
 from sparkrobust.core.view import BaseFile
 from sparkrobust.errors import CorruptTableError, InvalidOptionError
 from sparkrobust.spark.schema import to_spark
-from sparkrobust.storage.resolve import storage_for
 
 
 class Table:
@@ -25,11 +23,12 @@ class Table:
     path
         As for ``save`` and ``load``.
     options
-        Of the store (``fs.s3a.*``, ``fs.azure.*``).
+        Those of the table's writers: of the store (``fs.s3a.*``, ``fs.azure.*``), and, for ``recover`` and
+        ``rollback_failed_writes``, of their lock and their heartbeats (``hoodie.write.lock.*``, …).
     """
 
     def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
-        self._table = HudiTable.open(storage_for(path, options))
+        self._table, self._options = opened(path, options or {})
 
     def __repr__(self) -> str:
         return f"Table({self._table.storage.url!r})"
@@ -80,16 +79,36 @@ class Table:
     def recover(self, *, even_alive: bool = False) -> list[Recovered]:
         """End every pending write: commit what is all there, roll back the others; say which.
 
-        A write whose driver's heartbeat has not expired (two minutes, by default) is left alone.
+        A write whose driver's heartbeat has not expired (two minutes, by default) is left alone, and so is
+        one of Hudi's without a heartbeat, since its single writers have none.
 
         Parameters
         ----------
         even_alive
             End those too: you know that no other driver is at work.
+
+        Raises
+        ------
+        UnsupportedTableError
+            A write would be refused, and so is this.
+        LockError
+            A write is all there, and its writer goes by a lock that the table's ``options`` do not name:
+            committed without it, the write could take another's rows away.  It is left as it is, and the
+            others are ended.  Or the lock could not be had.
         """
+        refuse_changing(self._table, self._options)
         return recover(self._table, even_alive=even_alive)
 
     def rollback_failed_writes(self) -> list[Instant]:
-        """Roll back every pending write now, as the next write would; say which."""
-        self._table.reload()
-        return roll_back_failed_writes(self._table)
+        """Roll back the pending writes that have failed, as the next write with these options; say which.
+
+        With a lock that others share, and of writes that go by such a lock, those have failed whose
+        heartbeat has expired; else all.
+
+        Raises
+        ------
+        UnsupportedTableError
+            A write would be refused, and so is this.
+        """
+        refuse_changing(self._table, self._options)
+        return roll_back_as_a_write_would(self._table)

@@ -22,6 +22,8 @@ from sparkrobust.errors import FencedError, LockError, RobustWriteError, Unavail
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock, Ids
 
+LOCK_LOST = "lock-lost"
+"""The kind of the error of a holder who had the lock, and lost it."""
 _TRIES = 10
 _RELEASES = 3
 """Tries to give a lock back that the store does not answer."""
@@ -65,7 +67,7 @@ class Grip(ABC):
         if not self.is_held():
             raise FencedError(
                 "the table's lock expired, or was taken away, while this write held it",
-                kind="lock-lost",
+                kind=LOCK_LOST,
                 hint="write again; let the lock expire later if writes take so long",
             )
 
@@ -335,6 +337,8 @@ class FileSystemLock(TableLock):
     def try_acquire(self, owner: str, nonce: str) -> Grip | None:
         mine = signed(owner, nonce)
         since = self._clock.elapsed()
+        if "/" not in self.path:
+            self.storage.make_folder("")  # its own; one in a table is not made again once the table is gone
         try:
             self.storage.put_if_absent(self.path, mine)
         except AlreadyExistsError:

@@ -26,7 +26,14 @@ from sparkrobust.core.decision import Abort
 from sparkrobust.core.heartbeat import Pulse
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import HEARTBEATS, LOCK_RECORD, TEMP, heartbeat_file, instant_file
-from sparkrobust.errors import ConflictError, FencedError, HeartbeatLostError, LockError, UnavailableError
+from sparkrobust.errors import (
+    ConflictError,
+    FencedError,
+    HeartbeatLostError,
+    InvalidOptionError,
+    LockError,
+    UnavailableError,
+)
 from sparkrobust.options import FailedWritesPolicy, parse
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import FileInfo, Storage
@@ -392,6 +399,26 @@ def test_a_heartbeat_that_is_renewed_in_time_lets_a_write_take_as_long_as_it_nee
         beats.beat()
         assert seconds_since(table, transaction.time) == 0
     transaction.commit(transaction.finalize(1))
+
+
+def test_a_lock_in_zookeeper_is_called_as_its_table_unless_the_options_say_otherwise(
+    in_memory: HudiTable,
+) -> None:
+    given = {
+        "hoodie.write.lock.provider": "ZookeeperBasedLockProvider",
+        "hoodie.write.lock.zookeeper.url": "b, a:7",
+        "hoodie.write.lock.zookeeper.base_path": "/hudi/",
+    }
+
+    def name(storage: Storage, **more: str) -> str:
+        return str(coordination_of(parse(given | more), storage, Clock(), Ids()).lock)
+
+    storage, key = in_memory.storage, "hoodie.write.lock.zookeeper.lock_key"
+    assert name(storage) == "zookeeper://a:7,b:2181/hudi/t"
+    assert name(storage, **{"hoodie.table.name": "u"}) == "zookeeper://a:7,b:2181/hudi/u"
+    assert name(storage, **{"hoodie.table.name": "u", key: "v"}) == "zookeeper://a:7,b:2181/hudi/v"
+    with pytest.raises(InvalidOptionError, match="lock_key: the lock in ZooKeeper needs it"):
+        name(MemoryStorage("no table"))
 
 
 def test_a_live_write_is_left_alone_by_recover_until_its_heartbeat_expires(in_memory: HudiTable) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkrobust import probe
-from sparkrobust.coordinator.recovery import Fate, earlier_result, recover
+from sparkrobust.coordinator.recovery import Fate, earlier_result, recover, roll_back_as_a_write_would
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
@@ -15,9 +15,11 @@ from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
+from sparkrobust.errors import FencedError, LockError, RobustWriteError
+from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
-from sparkrobust.storage.contract import Storage, StorageFullError
-from tests.coordinator.writers import writer
+from sparkrobust.storage.contract import PermissionDeniedError, Storage, StorageFullError
+from tests.coordinator.writers import LOCK, writer
 from tests.coordinator.writes import STOPS, begun, commit, data_files, dead, leftovers, stage, stopped, terms
 from tests.moments import at
 
@@ -148,6 +150,125 @@ def test_a_driver_that_had_no_room_to_give_its_write_up_is_not_recovered_either(
     (found,) = recover(opened(table))
     assert found.fate is Fate.ROLLED_BACK
     assert data_files(real) == [] and leftovers(real) == []
+
+
+# -- under another lock, or without one ----------------------------------------------------------------
+
+
+def test_a_write_is_not_committed_by_who_does_not_share_its_lock_and_the_others_are_ended(
+    table: HudiTable,
+) -> None:
+    first = commit(table)
+    mine = stopped(table, "staged")
+    shared = stopped(writer(table), "staged")
+    decided = stopped(writer(table), "decided")
+    stopped(writer(table), "begun")
+    with pytest.raises(LockError, match=r"goes by the lock \.hoodie/lock.*none that others share") as found:
+        recover(opened(table))
+    assert (found.value.kind, found.value.instant) == ("other-lock", shared.time)
+    assert "hoodie.write.lock.provider=FileSystemBasedLockProvider" in str(found.value)
+    timeline = opened(table).timeline
+    assert [one.time for one in timeline.pending] == [shared.time]
+    assert {one.time for one in timeline.completed_writes} == {first.time, mine.time, decided.time}
+    assert [one.fate for one in recover(writer(table))] == [Fate.COMMITTED]
+
+
+def test_a_write_of_this_id_is_not_committed_nor_written_again_by_who_does_not_share_its_lock(
+    table: HudiTable,
+) -> None:
+    first = named(writer(table))
+    with pytest.raises(LockError, match="goes by the lock"):
+        earlier_result(opened(table), "daily", "insert")
+    assert [one.time for one in opened(table).timeline.pending] == [first.time]
+    result = earlier_result(writer(table), "daily", "insert")
+    assert result is not None and result.instant == first.time
+
+
+def test_a_write_that_goes_by_no_lock_of_others_may_be_committed_under_any(table: HudiTable) -> None:
+    stopped(table, "finalized")
+    assert [one.fate for one in recover(writer(table))] == [Fate.COMMITTED]
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_living_writes_that_go_by_a_lock_of_several_are_not_rolled_back_with_the_failed_ones(
+    table: HudiTable, shares: bool
+) -> None:
+    commit(table)
+    living, gone, single = begun(writer(table)), stopped(writer(table), "staged"), begun(table)
+    decided = stopped(writer(table), "decided")
+    eager = writer(table, failed_writes=FailedWritesPolicy.EAGER) if shares else opened(table)
+    undone = {one.time for one in roll_back_as_a_write_would(eager)}
+    assert undone == ({gone.time} if shares else {gone.time, single.time})
+    assert decided.time in {one.time for one in opened(table).timeline.completed_writes}
+    stage(table, living)
+    living.commit(living.finalize(1))
+    assert living.done is not None
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_write_without_a_readable_gate_is_rolled_back_only_once_its_heartbeat_is_gone(
+    table: HudiTable, torn: bool
+) -> None:
+    unknown = begun(table)
+    table.storage.delete(unknown.folder.gate)
+    if torn:
+        table.storage.put(unknown.folder.gate, b"torn")
+    assert roll_back_as_a_write_would(opened(table)) == []
+    dead(unknown)
+    assert [one.time for one in roll_back_as_a_write_would(opened(table))] == [unknown.time]
+
+
+def test_a_write_stays_while_the_lock_is_busy_and_is_committed_afterwards(table: HudiTable) -> None:
+    failed = stopped(writer(table), "finalized")
+    held = writer(table).coordination.lock.acquire("a busy writer", seconds=0)
+    with pytest.raises(LockError, match="a busy writer"):
+        recover(writer(table))
+    assert [one.time for one in opened(table).timeline.pending] == [failed.time]
+    held.release()
+    assert [one.fate for one in recover(writer(table))] == [Fate.COMMITTED]
+
+
+class Refusing:
+    """A store that refuses the first thing of a kind that is put."""
+
+    def __init__(self, inner: Storage, what: str, error: Exception) -> None:
+        self._inner, self._what, self._error = inner, what, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if self._what in path:
+            raise self._error
+        self._inner.put_if_absent(path, data)
+
+
+@pytest.mark.parametrize(
+    "error", [StorageFullError("no space is left"), PermissionDeniedError("not for you")], ids=str
+)
+@pytest.mark.parametrize("what", ["/finalize", "/decision"])
+def test_a_write_stays_that_could_not_be_committed_for_want_of_room_or_permission(
+    table: HudiTable, what: str, error: RobustWriteError
+) -> None:
+    failed, real = stopped(table, "staged"), table.storage
+    table.storage = Refusing(real, what, error)  # type: ignore[assignment]
+    with pytest.raises(RobustWriteError, match=str(error)):
+        recover(opened(table))
+    table.storage = real
+    assert [one.time for one in opened(table).timeline.pending] == [failed.time]
+    assert [one.fate for one in recover(opened(table))] == [Fate.COMMITTED]
+
+
+def test_a_write_stays_whose_lock_was_taken_away_from_who_was_about_to_commit_it(table: HudiTable) -> None:
+    failed = stopped(writer(table), "finalized")
+    with (
+        probe.listening(at(Point.COMMIT_STAGED, lambda: table.storage.delete(LOCK))),
+        pytest.raises(FencedError) as found,
+    ):
+        recover(writer(table))
+    assert found.value.kind == "lock-lost"
+    assert [one.time for one in opened(table).timeline.pending] == [failed.time]
+    assert [one.fate for one in recover(writer(table))] == [Fate.COMMITTED]
 
 
 # -- the same write, run again -------------------------------------------------------------------------

@@ -116,8 +116,15 @@ def test_a_gate_tells_what_its_write_was_planned_from() -> None:
 )
 def test_a_gate_that_does_not_tell_what_its_write_was_planned_from_is_corrupt(begun: object) -> None:
     plain = {"terms": TERMS.to_plain(), "slots": 1, "counted": False, "begun": begun, "superseded": []}
+    plain["lock"] = ""
     with pytest.raises(CorruptTableError, match=r"^x: expected"):
         Gate.parse(control_object.render(Kind.GATE, "ab", plain), Kind.GATE, nonce="ab", path="x")
+
+
+@pytest.mark.parametrize("kind", [Kind.GATE, Kind.FINALIZE])
+def test_a_gate_and_a_finalize_marker_tell_by_which_lock_their_write_goes(kind: Kind) -> None:
+    gate = Gate(terms=TERMS, slots=1, lock=".hoodie/lock")
+    assert Gate.parse(gate.render(kind, "ab"), kind, nonce="ab", path="x") == gate
 
 
 @pytest.mark.parametrize("superseded", [{}, {0: 3}, {2: 3, 0: 4, 3: 5}])

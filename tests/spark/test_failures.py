@@ -276,6 +276,27 @@ def test_a_job_that_runs_again_after_its_driver_died_commits_what_was_there_and_
     assert not leftovers(subject.path)
 
 
+def test_a_table_opened_from_python_goes_by_the_lock_that_its_options_name_and_refuses_what_a_write_would(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, path = {"hoodie.write.lock.provider": "FileSystemBasedLockProvider"}, str(subject.path)
+    with monkeypatch.context() as patched:
+        dies_after("finalize", patched)
+        with pytest.raises(SystemExit):
+            subject.write("upsert", [(2, "b2", 6, "us")], lock)
+    assert sr.Table(path).rollback_failed_writes() == [], "its heartbeat has not expired"
+    with pytest.raises(sr.errors.LockError, match="goes by the lock"):
+        sr.Table(path).recover(even_alive=True)
+    with pytest.raises(sr.errors.InvalidOptionError, match="needs a lock that all writers have"):
+        sr.Table(path, {"hoodie.write.concurrency.mode": "optimistic_concurrency_control"})
+    assert [one.fate.value for one in sr.Table(path, lock).recover(even_alive=True)] == ["committed"]
+    assert subject.names() == {1: "a", 2: "b2"}
+    have_metadata_table(subject.path)
+    for end in (sr.Table(path, lock).recover, sr.Table(path, lock).rollback_failed_writes):
+        with pytest.raises(UnsupportedTableError, match="metadata table"):
+            end()
+
+
 # -- other programs in between ---------------------------------------------------------------------------
 
 
