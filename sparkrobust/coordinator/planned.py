@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
-import pyarrow as pa
-
 from sparkrobust.coordinator.conflicts import Plan, completed_since, table_changed
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Instant
@@ -82,5 +80,5 @@ def _columns(schema: tuple[str, str] | None) -> object:
 
 
 @lru_cache(64)
-def _arrow(text: str, path: str) -> pa.Schema:
+def _arrow(text: str, path: str) -> object:
     return TableSchema.of_avro(text, path=path).arrow
