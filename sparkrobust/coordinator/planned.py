@@ -17,37 +17,59 @@ from sparkrobust.core.markers import Terms
 from sparkrobust.core.names import BaseFileName
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.errors import ConflictError
 from sparkrobust.formats.schema import TableSchema
 
 
-def refuse_if_taken_back(table: HudiTable, plan: Plan, stats: Collection[WriteStat]) -> None:
-    """``ConflictError`` if a write is gone that this one was planned from: its rows would come back."""
-    timeline = table.timeline
-    known = {
-        time for time in (plan.seen or frozenset()) - timeline.completed_times if not timeline.is_past(time)
-    }
-    bases = (BaseFileName.parse(stat.prev_base_file or "") for stat in stats)
-    known |= {base.instant for base in bases if base and not timeline.is_committed(base.instant)}
-    if known:
-        raise table_changed(table, plan, f"{min(known)}, which it was planned from, was rolled back")
-
-
-def refuse_if_other_table(table: HudiTable, plan: Plan, terms: Terms, before: TableConfig | None) -> None:
-    """``ConflictError`` if keys, partitions or columns are others than those that the write was planned with.
+def refuse_if_changed(
+    table: HudiTable, plan: Plan, terms: Terms, stats: Collection[WriteStat], before: TableConfig | None
+) -> None:
+    """``ConflictError`` if the table is another one; to be called under the lock, after a reload of all.
 
     Parameters
     ----------
+    stats
+        The files that the write has made.
     before
         What the properties said when it was planned, where its driver is the one that planned it.
     """
+    _refuse_if_past(table, plan)
+    _refuse_what_was_taken_back(table, plan, stats)
+    if terms.replaces_table:
+        return  # of what was there nothing stays
+    if before is not None and _layout(before) != _layout(table.config):
+        raise table_changed(table, plan, "the table has other keys, partitions or ordering fields by now")
     others = completed_since(table, plan)
     for other in others if before is None else ():
         if table.commit(other).operation_type is OperationType.INSERT_OVERWRITE_TABLE:
             raise table_changed(table, plan, f"{other} replaced the table")
-    if before is not None and _layout(before) != _layout(table.config):
-        raise table_changed(table, plan, "the table has other keys, partitions or ordering fields by now")
     if others:
         _refuse_other_columns(table, plan, terms, others)
+
+
+def _refuse_if_past(table: HudiTable, plan: Plan) -> None:
+    """The files of so old a write would count as committed one by one, as they appear."""
+    time = plan.folder.instant
+    if table.timeline.is_past(time):
+        raise ConflictError(
+            f"the table's timeline begins after {time} by now: a later write was completed first",
+            instant=time,
+            path=table.storage.url,
+            outcome="Retryable",
+            hint="write again",
+        )
+
+
+def _refuse_what_was_taken_back(table: HudiTable, plan: Plan, stats: Collection[WriteStat]) -> None:
+    """The rows of a write that is gone would come back by one that was planned from it."""
+    timeline = table.timeline
+    gone = {
+        time for time in (plan.seen or frozenset()) - timeline.completed_times if not timeline.is_past(time)
+    }
+    bases = (BaseFileName.parse(stat.prev_base_file or "") for stat in stats)
+    gone |= {base.instant for base in bases if base and not timeline.is_committed(base.instant)}
+    if gone:
+        raise table_changed(table, plan, f"{min(gone)}, which it was planned from, was rolled back")
 
 
 def _refuse_other_columns(table: HudiTable, plan: Plan, terms: Terms, others: Collection[Instant]) -> None:

@@ -35,7 +35,7 @@ from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
-from sparkrobust.coordinator.planned import refuse_if_other_table, refuse_if_taken_back
+from sparkrobust.coordinator.planned import refuse_if_changed
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
@@ -317,12 +317,10 @@ class Transaction:
         self._refuse_if_given_up()
         refuse_if_written(table, self.terms, besides=asked)
         stats = [file.stat for file in files]
-        refuse_if_taken_back(table, plan, stats)
+        table.reload_config()
+        refuse_if_changed(table, plan, self.terms, stats, self._config)
         refuse_conflicts(table, plan)
         same_keys.refuse()
-        table.reload_config()
-        if not self.terms.replaces_table:
-            refuse_if_other_table(table, plan, self.terms, self._config)
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
         partitions = {stat.partition_path or "" for stat in stats}
@@ -362,15 +360,6 @@ class Transaction:
         mine = self.table.timeline.find(self.time, self.terms.action)
         if mine is None or mine.state is not State.INFLIGHT:
             raise self._given_up("while it ran")
-        if self.table.timeline.is_past(self.time):
-            # Its files would count as committed one by one, as they appear.
-            raise ConflictError(
-                f"the table's timeline begins after {self.time} by now: a later write was completed first",
-                instant=self.time,
-                path=self.table.storage.url,
-                outcome="Retryable",
-                hint="write again",
-            )
 
     def _new_properties(self) -> NewProperties | None:
         after = self.terms.new_properties
