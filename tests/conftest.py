@@ -6,9 +6,10 @@ import faulthandler
 
 from hypothesis import settings
 
+from tests.background import background_ends
 from tests.fixture_tables import hudi_tables
 
-__all__ = ["hudi_tables"]
+__all__ = ["background_ends", "hudi_tables"]
 
 # A busy machine is no fault of the code.
 settings.register_profile("no-deadline", deadline=None)

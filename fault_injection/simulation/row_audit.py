@@ -18,7 +18,6 @@ from sparkrobust.core.names import (
     RECORD_KEY,
     TIMELINE,
     BaseFileName,
-    ControlFolder,
     parse_instant_file,
 )
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
@@ -51,8 +50,8 @@ class RowAuditor(Auditor):
         self._replaced: set[tuple[str, str]] = set()
         self._rows: dict[str, list[tuple[str, str]]] = {}
         self._beats: dict[str, int] = {}
-        self._nonces: dict[str, str] = {}
-        """Instant → nonce of the write that has it."""
+        self._owners: dict[str, str] = {}
+        """Instant → who has requested it: others may want it, too, and leave it."""
         self._silent: set[str] = set()
         """Instants whose heartbeat had expired at some moment."""
 
@@ -70,12 +69,6 @@ class RowAuditor(Auditor):
                 if now - before.get(instant, now) > self._pulse.lifetime_ms:
                     self._silent.add(instant)
 
-    def _appeared(self, path: str) -> None:
-        folder = ControlFolder.parse(path.rpartition("/")[0])
-        if folder is not None:
-            self._nonces[folder.instant] = folder.nonce
-        super()._appeared(path)
-
     # -- who rolls back whom -------------------------------------------------------------------------------
 
     def _instant(self, path: str) -> None:
@@ -87,12 +80,14 @@ class RowAuditor(Auditor):
             self._committed(found.time, path)
         if found.action is Action.ROLLBACK and found.state is State.REQUESTED:
             self._planned(path)
+        elif found.state is State.REQUESTED:
+            self._owners[found.time] = self._world.whose
         self._times_are_unique(path)
 
     def _planned(self, path: str) -> None:
         target = RollbackPlan.from_bytes(self._read(path), path=path).instant_to_rollback.commit_time
         who = self._world.whose
-        owner = next((told.driver for told in self._told if told.nonce == self._nonces.get(target)), "")
+        owner = self._owners[target]
         beat = self._beats.get(target)
         lives = beat is not None and self._pulse.is_alive(beat, self._world.clock.now_ms())
         if lives and who != owner and target not in self._silent:

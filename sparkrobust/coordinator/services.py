@@ -28,17 +28,18 @@ def executing(table: HudiTable, plan: Instant) -> Iterator[Heartbeat]:
     """
     heartbeat, mine = Heartbeat(table, plan.time), False
     try:
-        with locked(table, f"execution of {plan.time}"):  # 2, and 6 where the block ends
+        with locked(table, f"execution of {plan.time}") as grip:  # 2, and 6 where the block ends
             table.reload()
             refuse_while_restoring(table)
             _refuse_if_alive(table, plan)  # 3
             _refuse_if_spent(table, plan)  # 4
-            mine = True
             heartbeat.start()  # 5
+            grip.refuse_if_lost()  # else somebody may have looked for it before it was there
+            mine = True
         yield heartbeat  # 7
     finally:
-        if mine:  # else the file is of who executes it
-            heartbeat.stop()  # 8
+        heartbeat.stop()  # 8
+        if mine:  # else the file may be of who executes it
             table.storage.delete(heartbeat_file(plan.time))
 
 

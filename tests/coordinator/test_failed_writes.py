@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparkrobust import probe
+from sparkrobust.coordinator.heartbeat import Heartbeat
 from sparkrobust.coordinator.leftovers import begin_markers
 from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
@@ -21,7 +22,7 @@ from sparkrobust.coordinator.times import age_ms, next_time
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import MarkerType, begin_marker, heartbeat_file, instant_file, marker_folder
 from sparkrobust.core.table_config import TableConfig
-from sparkrobust.errors import ConflictError, CorruptTableError
+from sparkrobust.errors import ConflictError, CorruptTableError, FencedError
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import AlreadyExistsError
@@ -279,6 +280,24 @@ def test_a_removable_plan_that_is_being_executed_is_left_alone(table: HudiTable)
     with executing(writer(table), plan):
         assert roll_back_failed_writes(writer(table)) == []
     assert [one.time for one in roll_back_failed_writes(writer(table))] == [plan.time]
+
+
+def test_who_loses_the_lock_while_it_begins_to_execute_a_plan_leaves_it_to_who_has_the_lock(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, ours = clustering(table), writer(table)
+    start = Heartbeat.start
+
+    def late(beats: Heartbeat) -> None:
+        table.storage.delete(LOCK)  # it slept, and another one looked for its heartbeat in vain
+        start(beats)
+
+    with monkeypatch.context() as patched, pytest.raises(FencedError, match="lock expired"):
+        patched.setattr(Heartbeat, "start", late)
+        with executing(ours, plan):
+            pytest.fail("two execute it")
+    # The heartbeat may be the other one's by now.
+    assert table.storage.stat(heartbeat_file(plan.time)) is not None
 
 
 def test_a_plan_is_executed_by_one_at_a_time_and_its_heartbeat_goes_with_success_and_failure(
