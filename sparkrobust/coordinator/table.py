@@ -198,9 +198,11 @@ class HudiTable:
         """What a pending instant does to file groups, if anything.
 
         A clustering that was scheduled before Hudi had a word for it goes as a replacecommit, as do an insert
-        overwrite and a deletion of partitions: its plan names file groups, and theirs never do.
+        overwrite and a deletion of partitions: its plan names file groups, and theirs never do.  Without any
+        plan it is what is left of a write, whose inflight file came when it had been rolled back.
         """
-        if pending.action is Action.REPLACE_COMMIT and self.groups_in_plan(pending):
+        replacing = pending.action is Action.REPLACE_COMMIT
+        if replacing and self.storage.stat(_plan_path(pending)) and self.groups_in_plan(pending):
             return Work.CLUSTERING
         return work_of(pending)
 

@@ -227,6 +227,16 @@ def test_a_pending_replacecommit_is_a_table_service_where_its_plan_is_a_clusteri
     assert [one.time for one in roll_back_failed_writes(writer(table))] == gone
 
 
+def test_an_inflight_file_that_came_when_its_overwrite_had_been_rolled_back_is_taken_away(
+    table: HudiTable,
+) -> None:
+    late = stopped(table, "begun", Action.REPLACE_COMMIT)
+    requested = Instant(time=late.time, action=Action.REPLACE_COMMIT, state=State.REQUESTED)
+    table.storage.delete(instant_file(requested))
+    assert [one.time for one in roll_back_failed_writes(writer(table))] == [late.time]
+    assert not writer(table).timeline.pending
+
+
 @pytest.mark.parametrize("point", [Point.ABORT_DECIDED, Point.FILES_DELETED])
 def test_a_rollback_that_others_completed_meanwhile_touches_nothing_of_what_came_after(
     table: HudiTable, point: Point
