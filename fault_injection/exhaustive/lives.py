@@ -145,7 +145,8 @@ class _OwnIds(Ids):
         return f"{self.number():016x}"
 
     def uuid(self) -> str:
-        return f"{0:08x}-0000-0000-0000-{self.number():012x}"
+        # Were the first eight digits decimal, they would say that all file groups are of one bucket.
+        return f"{'f' * 8}-0000-0000-0000-{self.number():012x}"
 
 
 class _OwnClock(Clock):
