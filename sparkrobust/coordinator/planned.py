@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
+from typing import TypeAlias
 
 from sparkrobust.coordinator.conflicts import Plan, completed_since, table_changed
 from sparkrobust.coordinator.table import HudiTable
@@ -19,6 +20,9 @@ from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import OperationType, WriteStat
 from sparkrobust.errors import ConflictError
 from sparkrobust.formats.schema import TableSchema
+
+Schema: TypeAlias = "tuple[str, str]"
+"""As Avro's JSON, and where it stands."""
 
 
 def refuse_if_changed(
@@ -74,13 +78,10 @@ def _refuse_what_was_taken_back(table: HudiTable, plan: Plan, stats: Collection[
 
 def _refuse_other_columns(table: HudiTable, plan: Plan, terms: Terms, others: Collection[Instant]) -> None:
     """The newest write says which columns the table has, so one that lacks another's would take them away."""
-    newest = table.schema_text()
-    if newest and newest[0] == terms.schema:
-        return  # as nearly always
-    now = _columns(newest)
-    if now == _columns((terms.schema, plan.folder.gate)):
+    now = table.schema_text()
+    if have_same_columns(now, (terms.schema, plan.folder.gate)):
         return
-    if now != _columns(table.schema_text(besides={other.time for other in others})):
+    if not have_same_columns(now, table.schema_text(besides={other.time for other in others})):
         raise table_changed(table, plan, "the table has other columns by now")
     # It changes them itself, which counts only if it is the newest.
     later = max(others, key=lambda other: other.time)
@@ -96,9 +97,11 @@ def _layout(config: TableConfig) -> tuple[object, ...]:
     )
 
 
-def _columns(schema: tuple[str, str] | None) -> object:
-    """Equal for two schemas of the same columns, however they are written down."""
-    return None if schema is None else _arrow(*schema)
+def have_same_columns(one: Schema | None, other: Schema | None) -> bool:
+    """Whether two schemas are of the same columns, however they are written down."""
+    if one is None or other is None:
+        return one is other
+    return one[0] == other[0] or _arrow(*one) == _arrow(*other)  # the same text, as nearly always
 
 
 @lru_cache(64)

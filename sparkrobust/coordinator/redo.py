@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sparkrobust.coordinator.conflicts import Plan, completed_since, conflicts_of, group_of
+from sparkrobust.coordinator.planned import have_same_columns
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.core.names import BaseFileName, instant_file
 from sparkrobust.core.redo import Reads, Since, in_place, may_redo
-from sparkrobust.formats.schema import TableSchema
 
 
 def slots_to_redo(
@@ -48,13 +48,11 @@ def slots_to_redo(
 
 
 def _since(table: HudiTable, plan: Plan, schema: str) -> Iterator[Since]:
-    mine = TableSchema.of_avro(schema, path=plan.folder.gate)
+    mine = schema, plan.folder.gate
     for other in completed_since(table, plan):
         metadata = table.commit(other)
-        theirs = metadata.schema
-        same = theirs == schema
-        if theirs and not same:
-            same = TableSchema.of_avro(theirs, path=instant_file(other)).arrow.equals(mine.arrow)
+        theirs = (metadata.schema, instant_file(other)) if metadata.schema else None
+        same = have_same_columns(theirs, mine)
         yield Since(operation=metadata.operation_type, same_schema=same)
 
 
