@@ -37,6 +37,8 @@ from sparkrobust.world import Clock, Hands, Ids
 
 _LISTING_THREADS = 16
 _COMMITS_HELD_AGAINST_LISTING = 100
+_MANY_NAMES = 1000
+"""To list so many takes as long as much of what else is done under the lock."""
 
 
 _commits: Remembered[tuple[str, str], CommitMetadata] = Remembered(2048)
@@ -111,9 +113,14 @@ class HudiTable:
 
     def look_ahead(self) -> None:
         """See the timeline anew where that may spare a listing to who has to wait for the table's lock."""
-        if self.storage.knows_changes(TIMELINE):
-            self.reload()
-            self.timeline.work_out()
+        settling = self.storage.settles_in(TIMELINE)
+        if settling is None:
+            return
+        if self.coordination.lock.shared and self._seen and len(self._seen[0].names) > _MANY_NAMES:
+            # Else a write that took no longer than this would list them while all others wait.
+            self.clock.sleep(settling)
+        self.reload()
+        self.timeline.work_out()
 
     def reload_config(self) -> None:
         """See the properties anew: another writer may have changed them."""

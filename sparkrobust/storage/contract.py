@@ -193,9 +193,12 @@ class Storage(ABC):
         """The names as of now; the look from before itself where the store knows that nothing has changed."""
         return Look(names=frozenset(self.names(folder)))
 
-    def knows_changes(self, folder: str) -> bool:
-        """Whether a look may find out without a listing that nothing has changed since the last one."""
-        return False
+    def settles_in(self, folder: str) -> float | None:
+        """The seconds until a look can tell that the names are those of the look before it.
+
+        That is if nobody changes them; ``None``: no look ever can, each takes a listing.
+        """
+        return None
 
     @abstractmethod
     def walk(self, folder: str) -> Iterator[FileInfo]:

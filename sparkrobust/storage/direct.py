@@ -66,8 +66,8 @@ class DirectStorage(Storage):
     def look(self, folder: str, before: Look | None = None) -> Look:
         return self._inner.look(folder, before)
 
-    def knows_changes(self, folder: str) -> bool:
-        return self._inner.knows_changes(folder)
+    def settles_in(self, folder: str) -> float | None:
+        return self._inner.settles_in(folder)
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return self._inner.walk(folder)

@@ -158,8 +158,8 @@ class LocalStorage(Storage):
             names = local_looks.names_since(full, folder, before.names)
         return Look(names=frozenset(self.names(folder)) if names is None else names, stamp=stamp)
 
-    def knows_changes(self, folder: str) -> bool:
-        return local_looks.is_stamped_here(self._full(folder))
+    def settles_in(self, folder: str) -> float | None:
+        return local_looks.settles_in(self._full(folder), _CLOCK)
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         yield from self._walk(folder, ())

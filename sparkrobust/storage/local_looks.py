@@ -24,6 +24,7 @@ SCRATCH = ".hoodie/.robust/.scratch"
 OUT_OF_SIGHT = ".sparkrobust-"
 _MARGIN_NS = 20_000_000
 """A stamp of that age is over: the slowest tick takes half as long."""
+_TICK_NS = 10_000_000
 _SECOND_NS = 1_000_000_000
 _STAMPED_HERE = frozenset(
     {
@@ -44,7 +45,7 @@ _CAN_ASK = sys.platform == "linux" and sys.byteorder == "little" and ctypes.size
 _LARGER_THAN_STATFS = 512
 
 
-def is_stamped_here(folder: str) -> bool:
+def _is_stamped_here(folder: str) -> bool:
     """Whether it is this kernel that stamps the folder."""
     if not _CAN_ASK:
         return False
@@ -55,18 +56,37 @@ def is_stamped_here(folder: str) -> bool:
 
 def stamp_of(folder: str, clock: Clock) -> Stamp | None:
     """The folder's stamp, if whatever changes it from now on gives it another one."""
-    now = clock.stamp_ns()
-    if now is None or not is_stamped_here(folder):
+    seen = _seen(folder, clock)
+    if seen is None:
         return None
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return None
+    found, now = seen
     # Whoever sets a file's time can't set this one.
     changed = found.st_ctime_ns
     # Where only whole seconds are kept a stamp is older than what it stands for.
     is_over = now - changed > _MARGIN_NS and changed % _SECOND_NS
     return (found.st_dev, found.st_ino, found.st_mtime_ns, changed) if is_over else None
+
+
+def settles_in(folder: str, clock: Clock) -> float | None:
+    """The seconds until the folder has a stamp that says something, if nobody changes it; ``None``: never."""
+    seen = _seen(folder, clock)
+    if seen is None:
+        return None
+    found, now = seen
+    age = now - found.st_ctime_ns
+    # The kernel's time lags behind by up to a tick.
+    return 0.0 if age > _MARGIN_NS else (min(_MARGIN_NS - age, _MARGIN_NS) + _TICK_NS) / _SECOND_NS
+
+
+def _seen(folder: str, clock: Clock) -> tuple[os.stat_result, int] | None:
+    """The folder as of the kernel's time; ``None`` if another one stamps it, or it is gone."""
+    now = clock.stamp_ns()
+    if now is None or not _is_stamped_here(folder):
+        return None
+    try:
+        return os.stat(folder), now
+    except OSError:
+        return None
 
 
 def is_hidden(path: str, name: str) -> bool:

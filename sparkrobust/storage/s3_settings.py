@@ -11,7 +11,9 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -166,6 +168,8 @@ def _client(settings: S3Settings, process: int) -> Any:
         **({"signature_version": botocore_module("botocore").UNSIGNED} if settings.anonymous else {}),
     )
     session = _session()
+    # A listing is mostly times, and botocore's own parser takes four fifths of a listing's time for them.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time_of)
     region = settings.region or session.get_config_variable("region") or _DEFAULT_REGION
     return session.create_client(
         "s3",
@@ -176,6 +180,15 @@ def _client(settings: S3Settings, process: int) -> Any:
         aws_session_token=settings.session_token,
         config=config,
     )
+
+
+def _time_of(text: Any) -> datetime:
+    """A time in an answer: as stores write it in listings, else whatever botocore can read."""
+    if isinstance(text, str) and text.endswith("Z"):
+        with suppress(ValueError):
+            return datetime.fromisoformat(text[:-1] + "+00:00")
+    parsed: datetime = botocore_module("botocore.utils").parse_timestamp(text)
+    return parsed
 
 
 def _keep_signatures_out_of_logs() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sparkrobust import probe
+from sparkrobust.coordinator import table as table_module
 from sparkrobust.coordinator.recovery import recover
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
@@ -24,6 +25,7 @@ from sparkrobust.storage import local_looks
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import Grip, InProcessLock
+from sparkrobust.world import Clock
 from tests.coordinator.writes import begun, commit, stage, stopped
 
 STAMP_IS_OLD_SECONDS = 0.05
@@ -103,22 +105,29 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield found
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("storage", ["local"], indirect=True)
 def test_who_has_the_lock_does_not_list_a_timeline_that_stays_as_it_is(
-    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    if not table.storage.knows_changes(TIMELINE):
+    if table.storage.settles_in(TIMELINE) is None:
         pytest.skip("the file system of the temporary folder is not stamped by this kernel")
     commit(table)
     transaction = begun(table)
     stage(table, transaction)
     markers = transaction.finalize(1)
-    time.sleep(STAMP_IS_OLD_SECONDS)
+    if shared:
+        # However fast the write was: who waits for the lock is not to wait for a long listing.
+        monkeypatch.setattr(table_module, "_MANY_NAMES", 1)
+        table.storage.put(f"{TIMELINE}/touched", b"")
+        table.clock = Clock()  # whose sleep is one in the kernel's time, too
+    else:
+        time.sleep(STAMP_IS_OLD_SECONDS)
     with listings(monkeypatch) as found:
         until: list[int] = []
-        table.coordination = replace(
-            table.coordination, lock=After(table, lambda: until.append(found.count(TIMELINE)))
-        )
+        lock = After(table, lambda: until.append(found.count(TIMELINE)))
+        lock.shared = shared
+        table.coordination = replace(table.coordination, lock=lock, skew_ms=0)
 
         def published(point: Point, facts: object) -> None:
             if point is Point.COMMIT_PUBLISHED:

@@ -42,7 +42,7 @@ class Listings:
 def storage(tmp_path: Path) -> LocalStorage:
     storage = LocalStorage(str(tmp_path / "table"))
     storage.make_folder(f"{FOLDER}/history")
-    if not storage.knows_changes(FOLDER):
+    if storage.settles_in(FOLDER) is None:
         pytest.skip("the file system of the temporary folder is not stamped by this kernel")
     return storage
 
@@ -74,6 +74,19 @@ def test_a_folder_that_was_changed_a_moment_ago_is_listed_again(
     assert look.stamp is None
     again = storage.look(FOLDER, look)
     assert again == look and listings.count == 2
+
+
+def test_a_folder_that_was_changed_a_moment_ago_settles_as_soon_as_it_says(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put(f"{FOLDER}/one", b"")
+    wait = storage.settles_in(FOLDER)
+    assert wait is not None and 0 < wait < OLD_ENOUGH_SECONDS
+    time.sleep(wait)
+    assert storage.settles_in(FOLDER) == 0
+    look = storage.look(FOLDER)
+    listings = Listings(monkeypatch)
+    assert storage.look(FOLDER, look) is look and not listings.count
 
 
 @pytest.mark.parametrize("how", ["put", "delete", "rename", "link", "folder", "replaced"])
@@ -176,7 +189,7 @@ def test_a_folder_that_is_gone_has_no_names(storage: LocalStorage, folder: Path)
     look = storage.look(FOLDER)
     storage.delete_tree(FOLDER)
     assert storage.look(FOLDER, look) == storage.look(FOLDER) == Look(names=frozenset())
-    assert not storage.knows_changes(FOLDER)
+    assert storage.settles_in(FOLDER) is None
 
 
 def test_what_another_one_stamps_is_listed_each_time(
@@ -184,9 +197,9 @@ def test_what_another_one_stamps_is_listed_each_time(
 ) -> None:
     monkeypatch.setattr(local_looks, "_STAMPED_HERE", frozenset())
     time.sleep(OLD_ENOUGH_SECONDS)
-    assert storage.look(FOLDER).stamp is None and not storage.knows_changes(FOLDER)
+    assert storage.look(FOLDER).stamp is None and storage.settles_in(FOLDER) is None
     monkeypatch.setattr(local_looks, "_CAN_ASK", False)
-    assert storage.look(FOLDER).stamp is None and not storage.knows_changes(FOLDER)
+    assert storage.look(FOLDER).stamp is None and storage.settles_in(FOLDER) is None
 
 
 class At(Clock):
@@ -203,14 +216,15 @@ MOMENT = 1_700_000_000_123_000_000
 
 
 @pytest.mark.parametrize(
-    ("changed", "now", "says"),
+    ("changed", "now", "says", "wait"),
     [
-        (MOMENT, MOMENT + 21_000_000, True),
-        (MOMENT, MOMENT + 20_000_000, False),
-        (MOMENT, MOMENT, False),
-        (MOMENT, MOMENT - 1, False),  # the clock was set back
-        (MOMENT, None, False),  # nobody tells the kernel's time
-        (MOMENT // 10**9 * 10**9, MOMENT + 10**10, False),  # a disk that keeps whole seconds
+        (MOMENT, MOMENT + 21_000_000, True, 0),
+        (MOMENT, MOMENT + 20_000_000, False, 0.01),
+        (MOMENT, MOMENT + 5_000_000, False, 0.025),
+        (MOMENT, MOMENT, False, 0.03),
+        (MOMENT, MOMENT - 10**12, False, 0.03),  # the clock was set back
+        (MOMENT, None, False, None),  # nobody tells the kernel's time
+        (MOMENT // 10**9 * 10**9, MOMENT + 10**10, False, 0),  # a disk that keeps whole seconds
     ],
 )
 def test_a_stamp_says_something_once_its_tick_is_over(
@@ -220,9 +234,11 @@ def test_a_stamp_says_something_once_its_tick_is_over(
     changed: int,
     now: int | None,
     says: bool,
+    wait: float | None,
 ) -> None:
     found = SimpleNamespace(st_dev=1, st_ino=2, st_mtime_ns=3, st_ctime_ns=changed)
     with monkeypatch.context() as patch:
         patch.setattr(local_looks.os, "stat", lambda path: found)
         stamp = local_looks.stamp_of(str(folder), At(now))
+        assert local_looks.settles_in(str(folder), At(now)) == wait
     assert stamp == ((1, 2, 3, changed) if says else None)
