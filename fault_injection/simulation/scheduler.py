@@ -7,6 +7,7 @@ So a whole run is a function of its choices, and the same seed gives the same ru
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -147,7 +148,7 @@ class SimulatedClock(Clock):
 
     def sleep(self, seconds: float) -> None:
         self._world.pause()
-        self._world.ms += int(seconds * 1000)
+        self._world.ms += math.ceil(seconds * 1000)  # however short: who waits for a time meets it
 
 
 class SimulatedIds(Ids):

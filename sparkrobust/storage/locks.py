@@ -312,7 +312,7 @@ class FileSystemLock(TableLock):
     """
 
     shared = True
-    pause_seconds = 0.5
+    pause_seconds = 0.1
 
     def __init__(
         self,

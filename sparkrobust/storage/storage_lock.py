@@ -36,7 +36,7 @@ class StorageLock(TableLock):
     """
 
     shared = True
-    pause_seconds = 1.0
+    pause_seconds = 0.25
     way_out = "write again later; a lock whose owner is dead expires by itself"
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +37,7 @@ class TestClock(Clock):
         return self.ms / 1000
 
     def sleep(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
+        self.ms += math.ceil(seconds * 1000)  # however short: who waits for a time meets it
 
 
 Lock = TypeVar("Lock", bound=TableLock)
