@@ -160,7 +160,7 @@ RATIOS = (
     # Three times as many commits in a second.
     *(
         Ratio(step=writers.step_of(kind), over="hudi", limit=1 / 3)
-        for kind in (writers.IN_PROCESS, writers.FILE)
+        for kind in (writers.IN_PROCESS, writers.FILE, writers.FILE_GOOD_CLOCKS)
     ),
     Ratio(
         step=writers.step_of(writers.IN_PROCESS),
