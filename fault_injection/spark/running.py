@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 from fault_injection.spark import faults as f
 from fault_injection.spark.cluster import Executor
 from fault_injection.spark.exchange import Hit, Run
+from fault_injection.spark.inside import TASK
 from fault_injection.spark.processes import (
     descendants,
     is_gone,
@@ -196,7 +197,11 @@ class Running:
         if name in self._faults:
             fault = self._faults[name]
             pid = self.session.cluster.places.pid(hit.pid)
-            self._begin(fault, what=_described(hit), hit=hit, executor=self._executor(pid), pid=pid)
+            executor = self._executor(pid)
+            if executor is None and hit.who == TASK and isinstance(fault.deed, (f.Outlive, f.Partition)):
+                self._run.let_go(name)  # another fault has ended it meanwhile, so that this one never happens
+                return
+            self._begin(fault, what=_described(hit), hit=hit, executor=executor, pid=pid)
         else:
             begun = name.removesuffix(f.ending(""))
             self._finish(begun)

@@ -21,6 +21,7 @@ from fault_injection.spark.faults import (
     stage_starts,
 )
 from fault_injection.spark.places import why_no_namespaces
+from fault_injection.spark.running import FaultNeverHappenedError
 from tests.chaos.conftest import ROWS, Table, by_turns, checkered
 
 pytest_plugins = ["fault_injection.pytest_plugin"]
@@ -89,6 +90,14 @@ def test_a_python_worker_that_outlives_its_executor_changes_nothing(table: Table
     report = table.write("upsert", 300, 900, fault)
     assert report.reaction.executors_lost, report
     assert table.is_right()
+
+
+def test_of_two_faults_the_one_that_hits_who_was_ended_by_the_other_never_happens(table: Table) -> None:
+    begun = at("file begun", "task")
+    faults = Fault("exits", begun, ExitWorker()), Fault("outlives", begun, Outlive())
+    with pytest.raises(FaultNeverHappenedError, match="outlives") as error:
+        table.write("upsert", 300, 900, *faults)
+    assert error.value.report.deeds == ["ExitWorker"] and error.value.report.outcome.value
 
 
 def test_a_write_whose_shuffle_files_are_lost_reads_its_rows_again(table: Table) -> None:
