@@ -197,11 +197,7 @@ class Running:
         if name in self._faults:
             fault = self._faults[name]
             pid = self.session.cluster.places.pid(hit.pid)
-            executor = self._executor(pid)
-            if executor is None and hit.who == TASK and isinstance(fault.deed, (f.Outlive, f.Partition)):
-                self._run.let_go(name)  # another fault has ended it meanwhile, so that this one never happens
-                return
-            self._begin(fault, what=_described(hit), hit=hit, executor=executor, pid=pid)
+            self._begin(fault, what=_described(hit), hit=hit, executor=self._executor(pid), pid=pid)
         else:
             begun = name.removesuffix(f.ending(""))
             self._finish(begun)
@@ -223,6 +219,11 @@ class Running:
         executor: Executor | None = None,
         pid: int = 0,
     ) -> None:
+        if executor is None and isinstance(fault.deed, (f.Outlive, f.Partition)):
+            if hit is None or hit.who != TASK:
+                raise ValueError(f"{fault.name}: it was no task that came there")
+            self._run.let_go(fault.name)  # another fault has ended the task meanwhile: this one never happens
+            return
         how = self._DEEDS.get(type(fault.deed), Running._done_by_who_was_hit)
         more, lasting = how(self, fault, executor, pid)
         at = (hit.seconds if hit else time.monotonic()) - self._began
@@ -243,15 +244,13 @@ class Running:
         return f"; SIGKILL to executor {', '.join(one.id for one in hurt)}", None
 
     def _outlive(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
-        if executor is None:
-            raise ValueError(f"{fault.name}: it was no task that came there")
+        assert executor is not None
         kill(executor.pid)
         then = _Lasting(lambda: self._run.let_go(fault.name), (pid,))
         return f"; SIGKILL to executor {executor.id}, and not to its Python worker", then
 
     def _partition(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
-        if executor is None:
-            raise ValueError(f"{fault.name}: it was no task that came there")
+        assert executor is not None
         places = self.session.cluster.places
         host = places.host(executor.worker)
         places.cut(host)

@@ -165,15 +165,23 @@ class Session:
     def wait_until_whole(self) -> None:
         """Until the driver has all its executors, and they run."""
 
+        known: set[str] = set()
+        running: set[str] = set()
+
         def look() -> bool:
+            nonlocal known, running
             self.ask(what="executors")
             said = self._next(JOB_SECONDS)
             if said is None:
                 raise RuntimeError(f"a driver has ended; {self.last_words()}")
-            running = {executor.id for executor in self.executors()}
-            return len(running) == self._executors and set(said["value"]) == running
+            known, running = set(said["value"]), {executor.id for executor in self.executors()}
+            return len(running) == self._executors and known == running
 
-        wait_for(look, f"{self._executors} executors")
+        try:
+            wait_for(look, f"{self._executors} executors")
+        except TimeoutError as error:
+            seen = f"the driver knows {sorted(known)}, and {sorted(running)} run"
+            raise TimeoutError(f"{error}: {seen}; {self.last_words()}") from None
 
     def events(self) -> bytes:
         """All that Spark has written down so far."""
