@@ -22,9 +22,10 @@ from sparkrobust.world import Clock
 
 SCRATCH = ".hoodie/.robust/.scratch"
 OUT_OF_SIGHT = ".sparkrobust-"
-_MARGIN_NS = 20_000_000
-"""A stamp of that age is over: the slowest tick takes half as long."""
 _TICK_NS = 10_000_000
+"""The slowest one."""
+_MARGIN_NS = 2 * _TICK_NS
+"""A stamp of that age is over."""
 _SECOND_NS = 1_000_000_000
 _STAMPED_HERE = frozenset(
     {

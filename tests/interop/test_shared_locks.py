@@ -47,6 +47,9 @@ SOURCES = Path(__file__).with_name("java")
 class _Store(BaseHTTPRequestHandler):
     """The object of the lock, for the client in Hudi's process: conditional requests to a storage."""
 
+    protocol_version = "HTTP/1.1"
+    """The older one closes a connection after each answer, and Java may send its next request there."""
+
     server: _Server
 
     def do_GET(self) -> None:
