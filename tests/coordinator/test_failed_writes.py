@@ -27,8 +27,9 @@ from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import AlreadyExistsError
 from sparkrobust.world import Clock
+from tests.clocks import TestClock
 from tests.coordinator.writers import LOCK, clustering, complete, rollback_of, writer
-from tests.coordinator.writes import TestClock, begun, data_files, leftovers, stage, stopped
+from tests.coordinator.writes import begun, data_files, leftovers, stage, stopped
 from tests.moments import at
 
 HOUR_MS = 3_600_000

@@ -27,9 +27,10 @@ from sparkrobust.probe import Point
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.world import Hands, Ids
+from tests.clocks import TestClock
 from tests.coordinator.audits import Write, ends, is_as_told, slices
 from tests.coordinator.writers import LOCK, writer
-from tests.coordinator.writes import TestClock, dead, leftovers, stage, stopped, terms
+from tests.coordinator.writes import dead, leftovers, stage, stopped, terms
 from tests.moments import Moments, Watched
 
 T, R = TypeVar("T"), TypeVar("R")
@@ -80,11 +81,6 @@ LOST = [
 NAPS = [Happening(who="lazy", writes="update", sleeps=NAP)]
 
 
-class Time(TestClock):
-    def elapsed(self) -> float:
-        return self.ms / 1000
-
-
 class Names(Ids):
     """The same in every run, as the names of the tests have to be."""
 
@@ -120,7 +116,7 @@ class World:
     """A table, the driver that is going to stand still, and the others."""
 
     def __init__(self, action: str, policy: FailedWritesPolicy) -> None:
-        self._clock, self._policy = Time(), policy
+        self._clock, self._policy = TestClock(), policy
         self._storage = MemoryStorage(Ids().nonce(), clock=self._clock)
         options = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
         options["hoodie.datasource.write.partitionpath.field"] = "p"

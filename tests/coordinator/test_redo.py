@@ -28,9 +28,10 @@ from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3_settings import S3Settings, client_of
 from sparkrobust.world import Ids
+from tests.clocks import TestClock
 from tests.coordinator.upserts import OTHER_SCHEMA, SAME_BUT_FOR_ITS_NAME, Upsert, rows, upsert
 from tests.coordinator.writers import clustering, writer
-from tests.coordinator.writes import Stop, TestClock, begun, data_files, dead, leftovers, stage
+from tests.coordinator.writes import Stop, begun, data_files, dead, leftovers, stage
 from tests.moments import Moments, Watched, at
 from tests.storage.conftest import BUCKET
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,24 +36,10 @@ from sparkrobust.options import parse
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Ids
+from tests.clocks import TestClock
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
-
-
-class TestClock(Clock):
-    """Time stands still, but for sleeping."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.ms = 1_704_067_200_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += math.ceil(seconds * 1000)  # however short: who waits for a time meets it
 
 
 @pytest.fixture(params=["memory", "local", "s3", "azure"])
@@ -213,3 +198,11 @@ def data_files(storage: Storage) -> list[str]:
 
 def leftovers(storage: Storage) -> list[str]:
     return [info.path for folder in (ROBUST, TEMP, HEARTBEATS) for info in storage.walk(folder)]
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> HudiTable:
+    """A table whose store's time is the test's."""
+    clock = TestClock()
+    options = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
+    return make_table(MemoryStorage(str(tmp_path), clock=clock), parse(options), clock, Ids())[0]

@@ -25,7 +25,7 @@ from sparkrobust.handles.work import run
 from sparkrobust.options import parse
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.world import Clock, Ids
-from tests.handles.test_handles import SCHEMA, UPSERT, attempt, incoming, row
+from tests.handles.slots import SCHEMA, UPSERT, attempt, incoming, row
 
 AVRO = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -17,27 +16,10 @@ from sparkrobust.storage.locks import FileSystemLock, Holder, InProcessLock, Tab
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
-from sparkrobust.world import Clock, Ids
+from sparkrobust.world import Ids
+from tests.clocks import TestClock
 
 LOCK = ".hoodie/lock"
-
-
-class TestClock(Clock):
-    """Time stands still, but for sleeping."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.ms = 1_704_067_200_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def elapsed(self) -> float:
-        return self.ms / 1000
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += math.ceil(seconds * 1000)  # however short: who waits for a time meets it
 
 
 Lock = TypeVar("Lock", bound=TableLock)

@@ -16,7 +16,8 @@ from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.storage_lock import StorageLock
 from sparkrobust.testing.locks import ME, OTHER, LockContract, Make, failing
 from sparkrobust.world import Clock, Hands
-from tests.storage.test_locks import InMemory, OnDisk, OnS3, TestClock, quick
+from tests.clocks import TestClock
+from tests.storage.test_locks import InMemory, OnDisk, OnS3, quick
 
 HUDIS_OWNER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
