@@ -29,8 +29,12 @@ def run(bench: Bench, dataset: Dataset) -> None:
     rounds = max(bench.rounds, _LEAST_ROUNDS)
     for number in range(-max(bench.warm_ups, 1), rounds):
         _table(bench, dataset, number)
-    for number in range(-1, rounds):
+    small_rounds = range(-1, rounds)
+    for number in small_rounds:
         _small_files(bench, number)
+    # No earlier: for some minutes ext4 looks at every inode that was deleted before it takes another one.
+    for number in small_rounds:
+        _forget(bench, f"_{number}")
 
 
 def _table(bench: Bench, dataset: Dataset, number: int) -> None:
@@ -44,19 +48,20 @@ def _small_files(bench: Bench, number: int) -> None:
     count = bench.workload.small_files
     part = f"format_string('region-%05d', cast(id / {_ROWS_OF_A_SMALL_FILE} as int))"
     rows = {"keys": [0, count * _ROWS_OF_A_SMALL_FILE], "part": part, "tasks": _TASKS}
-    _both(bench, SMALL_FILES, "bulk_insert", rows, number)
-    files = bench.worker(OURS).ask("files", table=_name(ON))["files"]
+    _both(bench, SMALL_FILES, "bulk_insert", rows, number, f"_{number}")
+    files = bench.worker(OURS).ask("files", table=_name(ON, f"_{number}"))["files"]
     if len(files) != count:
         raise WrongResultError(f"the write of {count} small files made {len(files)}")
-    _forget(bench)
 
 
-def _both(bench: Bench, step: str, operation: str, rows: Mapping[str, Any], number: int) -> None:
+def _both(
+    bench: Bench, step: str, operation: str, rows: Mapping[str, Any], number: int, tables: str = ""
+) -> None:
     worker, held = bench.worker(OURS), {}
     for mode in (ON, OFF) if number % 2 else (OFF, ON):
         os.sync()
         options = {ROBUST: "on" if mode == ON else "off"}
-        answer = worker.ask(operation, table=_name(mode), rows=rows, options=options)
+        answer = worker.ask(operation, table=_name(mode, tables), rows=rows, options=options)
         bench.say(
             f"  {step:30} {mode:8} {answer['seconds']:8.3f} s {answer['processor']:8.2f} s of processor"
         )
@@ -64,16 +69,16 @@ def _both(bench: Bench, step: str, operation: str, rows: Mapping[str, Any], numb
             bench.record(step, mode, answer["seconds"], answer["processor"])
             bench.steps.setdefault(f"{step}, {mode}", []).append(answer["steps"])
     for mode in (ON, OFF):
-        answer = worker.ask("all_rows", table=_name(mode))
+        answer = worker.ask("all_rows", table=_name(mode, tables))
         held[mode] = (answer["rows"], answer["sum"])
     if held[ON] != held[OFF] or not held[ON][0]:
         raise WrongResultError(f"{step}: the robust writer's table and the bare one's differ: {held}")
 
 
-def _name(mode: str) -> str:
-    return f"cost_{mode}"
+def _name(mode: str, tables: str) -> str:
+    return f"cost_{mode}{tables}"
 
 
-def _forget(bench: Bench) -> None:
+def _forget(bench: Bench, tables: str = "") -> None:
     for mode in (ON, OFF):
-        shutil.rmtree(bench.tables / OURS / _name(mode), ignore_errors=True)
+        shutil.rmtree(bench.tables / OURS / _name(mode, tables), ignore_errors=True)
