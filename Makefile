@@ -98,12 +98,12 @@ chaos: .venv/.installed .venv35/.installed .venv-oracle/.installed $(HUDI_JAR) #
 chaos-newest: .venv/.installed
 	@echo "== chaos on the newest Spark"
 	@$(WITH_ORACLE) $(NEWEST) python -m pytest -q $(or $(ARGS),tests/chaos examples/chaos)
-	@$(if $(ARGS),,$(NEWEST) python -m fault_injection spark --runs 9 --seed 1)
+	@$(if $(ARGS),,$(NEWEST) python -m fault_injection spark --runs 3 --seed 3)
 
 chaos-spark35: .venv35/.installed
 	@echo "== chaos on Spark 3.5"
 	@$(WITH_ORACLE) $(SPARK35) python -m pytest -q $(or $(ARGS),tests/chaos examples/chaos)
-	@$(if $(ARGS),,$(SPARK35) python -m fault_injection spark --runs 9 --seed 2)
+	@$(if $(ARGS),,$(SPARK35) python -m fault_injection spark --runs 3 --seed 4)
 
 .PHONY: simulate
 simulate: .venv/.installed ## the protocol in 20,000 simulated worlds full of faults (SEEDS=A:B, SHARED=A:B), and in one for each call and fault

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -64,6 +65,8 @@ class Chaos:
         **named: Any,
     ) -> Running:
         """Start a job, ``package.module:function`` or a script, in a session or in the common one."""
+        for fault in faults:
+            self._require_small_disk(fault)
         chosen = session or self._common()
         chosen.wait_until_whole()
         rules = [rule for fault in faults for rule in fault.rules()]
@@ -72,6 +75,13 @@ class Chaos:
         running = Running(chosen, run, faults, self.told)
         running.start({"what": "run", "job": job, "args": arguments, "named": named})
         return running
+
+    def _require_small_disk(self, fault: f.Fault) -> None:
+        if isinstance(fault.deed, f.FillDisk) and not self.cluster.places.is_small(Path(fault.deed.folder)):
+            raise ValueError(
+                f"{fault.name}: a real disk is not filled; mount a small one over {fault.deed.folder} first, "
+                "by cluster.places.small_disk"
+            )
 
     def run(
         self,

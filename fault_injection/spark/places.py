@@ -73,6 +73,10 @@ class Places(ABC):
         """Mount a disk of this size over a folder, for the cluster alone."""
 
     @abstractmethod
+    def is_small(self, folder: Path) -> bool:
+        """Whether the folder lies on a disk that was mounted so."""
+
+    @abstractmethod
     def seal(self, folder: Path) -> None:
         """Nobody in the cluster can change anything in the folder from now on."""
 
@@ -123,6 +127,9 @@ class ThisMachine(Places):
 
     def small_disk(self, folder: Path, megabytes: int) -> None:
         raise _impossible("a small disk")
+
+    def is_small(self, folder: Path) -> bool:
+        return False
 
     def seal(self, folder: Path) -> None:
         raise _impossible("a folder that nobody can write into")
@@ -189,6 +196,7 @@ class Namespaces(Places):
         self.store = "10.9.0.2"
         self._addresses = {"driver": "10.9.0.1", "store": self.store}
         self._hosts: dict[int, Host] = {}
+        self._small_disks: set[Path] = set()
         self._here("ip", "link", "set", "lo", "up")
         for address in self._addresses.values():
             self._here("ip", "addr", "add", f"{address}/32", "dev", "lo")
@@ -268,6 +276,10 @@ class Namespaces(Places):
 
     def small_disk(self, folder: Path, megabytes: int) -> None:
         self._here("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder))
+        self._small_disks.add(folder)
+
+    def is_small(self, folder: Path) -> bool:
+        return not self._small_disks.isdisjoint({folder, *folder.parents})
 
     def seal(self, folder: Path) -> None:
         # Over what is there: files that are open stay so, as on a disk whose rights were taken away.

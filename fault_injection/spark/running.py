@@ -37,9 +37,14 @@ _STRAY_SECONDS = 30.0
 class FaultNeverHappenedError(AssertionError):
     """A run in which a fault was planned whose moment never came says nothing about it."""
 
-    def __init__(self, names: Sequence[str], report: Report) -> None:
-        super().__init__(f"never happened: {', '.join(names)}\n" + "\n".join(report.lines()))
-        self.report = report
+    def __init__(self, names: Sequence[str], vain: Mapping[str, str], report: Report) -> None:
+        told = [*names, *(f"{name} ({why})" for name, why in vain.items())]
+        super().__init__(f"never happened: {', '.join(told)}\n" + "\n".join(report.lines()))
+        self.vain, self.report = vain, report
+
+
+class _InVain(Exception):
+    """The moment has come, and there was nothing or nobody left to do it to."""
 
 
 @dataclass
@@ -48,7 +53,7 @@ class _Lasting:
 
     undo: Callable[[], object]
     ends_with: tuple[int, ...] = ()
-    """Processes that have nothing to do any more once the fault is over, and end."""
+    """Processes that have nothing to do any more once the fault is over, and end; first who was hit."""
 
 
 _Done: TypeAlias = "tuple[str, _Lasting | None]"
@@ -69,6 +74,8 @@ class Running:
         self._lasting: dict[str, _Lasting] = {}
         self._seen: set[tuple[str, int]] = set()
         self._over: set[str] = set()
+        self._vain: dict[str, str] = {}
+        """Why faults whose moment has come did nothing."""
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._strays: list[int] = []
         self._old = {when: set(self._found(when)) for when in self._awaited() if when.new}
@@ -125,8 +132,10 @@ class Running:
             for name, fault in self._faults.items()
             if name in happened and not isinstance(fault.until, f.JobEnds) and name not in self._over
         ]
-        if never:
-            raise FaultNeverHappenedError(never, report)
+        if never or self._vain:
+            raise FaultNeverHappenedError(
+                [name for name in never if name not in self._vain], self._vain, report
+            )
         return report
 
     # -- watching ----------------------------------------------------------------------------------------
@@ -158,7 +167,7 @@ class Running:
                 self._seen.add((hit.rule, hit.number))
                 self._happen(hit)
         for fault in self._faults.values():
-            if not any(one.fault == fault.name for one in self._injected):
+            if fault.name not in self._vain and not any(one.fault == fault.name for one in self._injected):
                 self._poll(fault.when, partial(self._begin, fault))
             elif fault.name in self._lasting:
                 self._poll(fault.until, partial(self._finish, fault.name))
@@ -219,13 +228,18 @@ class Running:
         executor: Executor | None = None,
         pid: int = 0,
     ) -> None:
-        if executor is None and isinstance(fault.deed, (f.Outlive, f.Partition)):
-            if hit is None or hit.who != TASK:
-                raise ValueError(f"{fault.name}: it was no task that came there")
-            self._run.let_go(fault.name)  # another fault has ended the task meanwhile: this one never happens
-            return
         how = self._DEEDS.get(type(fault.deed), Running._done_by_who_was_hit)
-        more, lasting = how(self, fault, executor, pid)
+        try:
+            if executor is None and isinstance(fault.deed, (f.KillExecutor, f.Outlive, f.Partition)):
+                if hit is not None and hit.who == TASK:
+                    raise _InVain("another fault had ended the task that came there")
+                if not isinstance(fault.deed, f.KillExecutor):
+                    raise ValueError(f"{fault.name}: it was no task that came there")
+            more, lasting = how(self, fault, executor, pid)
+        except _InVain as reason:
+            self._vain[fault.name] = str(reason)
+            self._run.let_go(fault.name)
+            return
         at = (hit.seconds if hit else time.monotonic()) - self._began
         kind = type(fault.deed).__name__
         self._injected.append(Injected(fault=fault.name, seconds=at, what=what + more, deed=kind))
@@ -266,13 +280,16 @@ class Running:
             time.sleep(deed.alone)
             places.heal(host)
 
-        return f"; {host.name} is cut off", _Lasting(heal, (pid, executor.pid))
+        return f"; {host.name} is cut off", _Lasting(heal, (pid or executor.pid, executor.pid))
 
     def _hold(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
         return "", _Lasting(lambda: self._run.let_go(fault.name))
 
     def _lose_shuffle(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
-        return f"; {self.session.cluster.lose_shuffles()} shuffle files deleted", None
+        lost = self.session.cluster.lose_shuffles()
+        if not lost:
+            raise _InVain("there was no shuffle file")
+        return f"; {lost} shuffle files deleted", None
 
     def _kill_driver(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
         self.session.kill()
@@ -314,6 +331,8 @@ class Running:
         """A fault is over."""
         lasting = self._lasting.pop(name, None)
         if lasting is not None:
+            if lasting.ends_with and is_gone(lasting.ends_with[0]):
+                self._vain[f.ending(name)] = "who was to go on had ended before"
             lasting.undo()
             self._over.add(name)
             self._strays += lasting.ends_with

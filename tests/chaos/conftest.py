@@ -45,10 +45,10 @@ def turn(*, newest: bool) -> pytest.MarkDecorator:
 class Table:
     """A table, and the rows that it must hold."""
 
-    def __init__(self, chaos: Chaos, hudi: Oracle, path: Path) -> None:
+    def __init__(self, chaos: Chaos, hudi: Oracle, path: Path, expected: Expected | None = None) -> None:
         self.chaos, self.hudi, self.path = chaos, hudi, path
-        self.expected = Expected()
-        self._versions = itertools.count(1)
+        self.expected = expected or Expected()
+        self._versions = itertools.count(max(map(max, self.expected.versions.values()), default=0) + 1)
 
     def write(
         self,

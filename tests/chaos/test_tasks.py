@@ -10,6 +10,7 @@ from fault_injection.spark.faults import (
     At,
     ExitWorker,
     Fault,
+    FillDisk,
     Hold,
     KillExecutor,
     LoseShuffle,
@@ -22,7 +23,7 @@ from fault_injection.spark.faults import (
 )
 from fault_injection.spark.places import why_no_namespaces
 from fault_injection.spark.running import FaultNeverHappenedError
-from tests.chaos.conftest import ROWS, Table, by_turns, checkered
+from tests.chaos.conftest import ROWS, Table, by_turns, checkered, turn
 
 pytest_plugins = ["fault_injection.pytest_plugin"]
 
@@ -78,7 +79,7 @@ def test_a_task_that_is_cut_off_and_wakes_when_its_write_is_over_changes_nothing
 ) -> None:
     asleep, until = zombie
     first = ROWS if operation == "bulk_insert" else 300
-    fault = Fault("zombie", at(asleep, "task"), Partition(), until=until)
+    fault = Fault("zombie", at(asleep, "task"), Partition(alone=1), until=until)
     report = table.write(operation, first, first + 600, fault)
     assert report.reaction.executors_lost, report
     assert table.is_right() and table.hudi_goes_on()
@@ -98,6 +99,18 @@ def test_of_two_faults_the_one_that_hits_who_was_ended_by_the_other_never_happen
     with pytest.raises(FaultNeverHappenedError, match="outlives") as error:
         table.write("upsert", 300, 900, *faults)
     assert error.value.report.deeds == ["ExitWorker"] and error.value.report.outcome.value
+
+
+def test_a_fault_that_finds_nothing_to_do_has_not_happened(table: Table) -> None:
+    with pytest.raises(FaultNeverHappenedError, match="no shuffle file") as error:
+        table.write("bulk_insert", ROWS, ROWS + 600, Fault("lost", at("file begun", "task"), LoseShuffle()))
+    assert error.value.report.deeds == [] and error.value.report.outcome.value
+
+
+def test_a_disk_that_is_not_small_is_not_filled(table: Table) -> None:
+    fault = Fault("full", at("file begun", "task"), FillDisk(str(table.path)))
+    with pytest.raises(ValueError, match="a real disk is not filled"):
+        table.write("bulk_insert", ROWS, ROWS + 600, fault)
 
 
 def test_a_write_whose_shuffle_files_are_lost_reads_its_rows_again(table: Table) -> None:
@@ -143,13 +156,24 @@ def assert_each_once(table: Table) -> None:
     assert found == table.expected.rows()
 
 
-@pytest.mark.parametrize("point", by_turns(["gate closed", "commit published"]))
+@pytest.mark.parametrize("point", by_turns(["gate closed", "commit published", "cleaned up"]))
 def test_a_write_plan_that_is_run_again_when_the_write_is_over_writes_nothing(
     table: Table, point: str
 ) -> None:
     report = table.write("upsert", 300, 900, Fault("again", at(point, "driver"), RunAgain()))
-    assert "gave" in report.notes["again"], report
+    # Each slot is told of once more.
+    assert report.notes["again"] == f"the plan, run again, gave {report.outcome.value['slots']} rows", report
     assert table.is_right() and table.hudi_goes_on()
+
+
+@turn(newest=True)
+def test_a_write_plan_that_is_run_again_where_that_is_refused_writes_nothing_either(table: Table) -> None:
+    report = table.write(
+        "upsert", 300, 900, Fault("again", at("cleaned up", "driver"), RunAgain()),
+        hoodie__write__robust__on__finalized="fail",
+    )  # fmt: skip
+    assert "failed" in report.notes["again"] and "FencedError" in report.notes["again"], report
+    assert report.outcome.value and table.is_right()
 
 
 def test_of_two_copies_of_a_task_that_run_at_once_one_wins(chaos: Chaos, table: Table) -> None:

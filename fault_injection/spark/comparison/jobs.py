@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 import sparkrobust as sr
 from fault_injection.spark.comparison.subjects import BY_NAME, CATALOG, MANY, TASKS, Subject
 from fault_injection.spark.inside import here
+from fault_injection.spark.plain_reader import snapshot_files
 
 FIRST = (0, 2_000)
 INSERTED = (2_000, 22_000)
@@ -146,29 +148,36 @@ def _identifier(path: str) -> str:
 
 def read_all(spark: SparkSession, subject: Subject, path: str) -> dict[str, Any]:
     """What each way to read finds."""
-    ways: dict[str, dict[str, str]] = {"": {}}
-    if subject.family == "hudi":
-        ways = {f"metadata table {way}": {"hoodie.metadata.enable": on} for way, on in _BOTH.items()}
     found: dict[str, Any] = {}
-    for way, options in ways.items():
+    for way, read in _ways(spark, subject, path).items():
         try:
-            found[way] = _counted(_table(spark, subject, path, options))
+            found[way] = _counted(read())
         except Exception as error:
             found[way] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
     return found
 
 
-_BOTH = {"on": "true", "off": "false"}
-
-
-def _table(spark: SparkSession, subject: Subject, path: str, options: dict[str, str]) -> DataFrame:
+def _ways(spark: SparkSession, subject: Subject, path: str) -> dict[str, Callable[[], DataFrame]]:
     if subject.family == "sparkrobust":
-        return sr.read(spark).load(path)
+        return {
+            "sparkrobust's reader": lambda: sr.read(spark).load(path),
+            "by the timeline alone": lambda: spark.read.parquet(*map(str, snapshot_files(Path(path)))),
+        }
     if subject.family == "iceberg":
-        spark.sql(f"REFRESH TABLE {_identifier(path)}")
-        return spark.table(_identifier(path))
+
+        def refreshed() -> DataFrame:
+            spark.sql(f"REFRESH TABLE {_identifier(path)}")
+            return spark.table(_identifier(path))
+
+        return {"": refreshed}
+    if subject.family == "hudi":
+        hudi = spark.read.format("hudi")
+        return {
+            f"metadata table {way}": partial(hudi.option("hoodie.metadata.enable", on).load, path)
+            for way, on in (("on", "true"), ("off", "false"))
+        }
     kind = "parquet" if subject.family == "plain" else subject.family
-    return spark.read.format(kind).options(**options).load(path)
+    return {"": lambda: spark.read.format(kind).load(path)}
 
 
 def _counted(frame: DataFrame) -> dict[str, Any]:
