@@ -67,7 +67,8 @@ _HOW = (
     "driver was killed all or none.",
     "- **orphan**: a data file that no commit or snapshot names after that next write, by a look without its "
     "engine; of plain parquet, one that stays in `_temporary`.",
-    "- Hudi's tables are read with and without their metadata table; where one outcome is told, both agree.",
+    "- Hudi's tables are read with and without their metadata table, sparkrobust's by its own reader and, "
+    "without it, by what the timeline names; where one outcome is told, both agree.",
     "- **rows counted** is `hoodie.write.robust.pin.input=check`.  Without it rows that Spark's own "
     "functions send about by chance are stored before they are written; the fault comes while they are.",
     "- What is cut off reaches the disk and nothing else; when the job has ended it goes on for 10 s before "
@@ -90,7 +91,10 @@ def page(results: Results) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in results.measured["versions"].items())
     yield from ("", "## The same faults elsewhere", "", *_lines())
     yield from ("", f"Measured on {results.measured['date']}, {results.measured['machine']}: {versions}.")
-    yield "Again, on Spark 3.5: `python -m fault_injection.spark.comparison`."
+    yield (
+        "Again, as root, on Spark 3.5: `python benchmarks/install.py` for the engines' jars, then "
+        "`python -m fault_injection.spark.comparison`."
+    )
     yield from tables(results)
 
 
