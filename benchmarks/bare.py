@@ -150,7 +150,7 @@ class BareRun(WriteRun):
         with self._steps.taking("clean up"):
             transaction.clean_up()
         stats: list[WriteStat] = [file.stat for marker in markers for file in marker.files]
-        return self._result(transaction, results, stats, redone=0)
+        return self._result(transaction, results, stats, redone=0, fenced=0)
 
 
 def _no_fingerprint(key: Column) -> Column:

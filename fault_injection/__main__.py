@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import shlex
 import sys
 import time
 from collections import Counter
@@ -15,11 +16,16 @@ from dataclasses import dataclass, field
 from fault_injection.counted import counted
 from fault_injection.exhaustive.explore import Found, explore
 from fault_injection.exhaustive.worlds import QUICK, SMALL
+from fault_injection.faults import Fault
 from fault_injection.simulation.runs import Report, run
 from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS
 
 _CHUNK = 50
-_STORIES = {**SCENARIOS, **DIRECT}
+_STORIES = {**SCENARIOS, **CALM, **DIRECT}
+_FIRST = range(1000)
+"""The worlds of a story of which nobody says how many he wants: some seconds."""
+_SHOWN = 20
+"""Of the violations."""
 
 
 @dataclass
@@ -99,6 +105,22 @@ def _seeds(text: str) -> range:
     return range(int(first), int(last))
 
 
+def _fault(text: str) -> tuple[int, Fault]:
+    step, _, name = text.partition(":")
+    if not step.isdigit() or name not in {fault.value for fault in Fault}:
+        known = ", ".join(fault.value for fault in Fault if fault is not Fault.NONE)
+        raise argparse.ArgumentTypeError(f"the number of a step, a colon, and one of: {known}")
+    return int(step), Fault(name)
+
+
+def _again(scenario: str, seed: int, fault: tuple[int, Fault] | None = None) -> str:
+    """The command that makes just this world again, step by step."""
+    words = ["python", "-m", "fault_injection", "--scenario", scenario, "--seed", str(seed)]
+    if fault is not None:
+        words += ["--fault", f"{fault[0]}:{fault[1].value}"]
+    return f"    {shlex.join(words)}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["spark"]:
@@ -113,7 +135,20 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="one world, step by step")
     what.add_argument("--seeds", type=_seeds, metavar="A:B", help="the worlds of all seeds from A up to B")
-    parser.add_argument("--scenario", choices=_STORIES, default="any", help="what happens in them")
+    parser.add_argument(
+        "--scenario",
+        choices=_STORIES,
+        default="any",
+        metavar="NAME",
+        help="what happens in them; without seeds and minutes its first "
+        f"{len(_FIRST):,} worlds: {', '.join(_STORIES)}",
+    )
+    parser.add_argument(
+        "--fault",
+        type=_fault,
+        metavar="STEP:FAULT",
+        help="with --seed: what goes wrong at a step besides, as --each-call says it",
+    )
     what.add_argument("--each-call", action="store_true", help="every fault at every call of every operation")
     what.add_argument(
         "--exhaustive",
@@ -125,34 +160,39 @@ def main(arguments: list[str] | None = None) -> int:
         "--minutes", type=float, help="no new worlds after so long; with --exhaustive, for each of them"
     )
     given = parser.parse_args(arguments)
+    if given.fault is not None and given.seed is None:
+        parser.error("--fault is for one world: say its --seed")
     if given.seed is not None:
-        return _one(given.seed, given.scenario)
+        return _one(given.seed, given.scenario, given.fault)
     if given.each_call:
         return _each_call()
     if given.exhaustive is not None:
         return _exhaustive(given.exhaustive, given.minutes)
-    if given.seeds is None and given.minutes is None:
-        parser.error("say --seed, --seeds or --minutes")
     started = time.monotonic()
-    summary = _many(given.scenario, given.seeds or range(1 << 62), given.minutes)
+    all_there_are = _FIRST if given.minutes is None else range(1 << 62)
+    summary = _many(given.scenario, given.seeds or all_there_are, given.minutes)
     for line in summary.lines(time.monotonic() - started):
         print(line)
-    for seed, violation in sorted(summary.violations)[:20]:
+    for seed, violation in sorted(summary.violations)[:_SHOWN]:
         print(f"seed {seed}: {violation}")
+        print(_again(given.scenario, seed))
     return 1 if summary.violations else 0
 
 
 def _calls_of(scenario: str) -> tuple[str, int, list[str]]:
-    """How many worlds differ from this calm one by one fault, and what is wrong in them."""
+    """How many worlds differ from this calm one by one fault, what is wrong in them, and how to see it."""
     calm = run(0, scenario, watches=True)
-    wrong = [f"{scenario}: {calm.violation}"] if calm.violation else []
+    wrong = [f"{scenario}: {calm.violation}\n    {_again(scenario, 0)}"] if calm.violation else []
     worlds = 1
     for step in range(1, calm.steps_before_peace + 1):
         for fault in sorted(calm.possible.get(step, ()), key=lambda one: one.value):
             report = run(0, scenario, {step: fault})
             worlds += 1
             if report.violation is not None:
-                wrong.append(f"{scenario}, step {step}, {fault.value}: {report.violation}")
+                wrong.append(
+                    f"{scenario}, step {step}, {fault.value}: {report.violation}\n"
+                    f"    {_again(scenario, 0, (step, fault))}"
+                )
     return scenario, worlds, wrong
 
 
@@ -161,7 +201,7 @@ def _each_call() -> int:
     with ProcessPoolExecutor(os.cpu_count(), initializer=_patient) as pool:
         for scenario, worlds, wrong in pool.map(_calls_of, CALM):
             print(f"{scenario:45s} {worlds:>7,} worlds {len(wrong):>4} violations", flush=True)
-            for line in wrong[:20]:
+            for line in wrong[:_SHOWN]:
                 print(f"    {line}")
             whole, violations = whole + worlds, violations + len(wrong)
     print(f"{'all':45s} {whole:>7,} worlds {violations:>4} violations, {time.monotonic() - started:,.0f} s")
@@ -192,8 +232,8 @@ def _exhaustive(which: str, minutes: float | None) -> int:
     return 1 if violations else 0
 
 
-def _one(seed: int, scenario: str) -> int:
-    report = run(seed, scenario)
+def _one(seed: int, scenario: str, fault: tuple[int, Fault] | None = None) -> int:
+    report = run(seed, scenario, dict([fault] if fault else ()))
     for line in report.log:
         print(line)
     for told in report.told:

@@ -7,7 +7,27 @@ survives pickling, because errors cross from executors to the driver.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
+
+
+class CommitOutcome(str, Enum):
+    """What became of a write.  ``save`` returns for the first, and raises for the others.
+
+    Each is a text, too, so that it can be compared with one, logged and sent as it is.
+    """
+
+    COMMITTED = "Committed"
+    """It is part of the table."""
+    CONFLICTED = "Conflicted"
+    """It is not, and never will be: another writer won."""
+    RETRYABLE = "Retryable"
+    """It is not, and never will be: to make it again doubles nothing."""
+    UNKNOWN = "Unknown"
+    """It may be part of the table, or become one; the error says what to look at."""
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class RobustWriteError(Exception):
@@ -24,10 +44,13 @@ class RobustWriteError(Exception):
     hint
         What the caller can do about it.
     outcome
-        What became of the write (``Conflicted``, ``Retryable``, ``Unknown``), when the error ends one.
+        What became of the write that the error ends.  ``None`` where none was begun, or where the caller
+        has to change something first: nothing of it is part of the table then, or ever will be.
     """
 
     default_kind = "error"
+    default_outcome: CommitOutcome | None = None
+    """Where an error of the class can only be raised when so much is known."""
 
     def __init__(
         self,
@@ -37,7 +60,7 @@ class RobustWriteError(Exception):
         instant: str | None = None,
         path: str | None = None,
         hint: str | None = None,
-        outcome: str | None = None,
+        outcome: CommitOutcome | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -45,7 +68,7 @@ class RobustWriteError(Exception):
         self.instant = instant
         self.path = path
         self.hint = hint
-        self.outcome = outcome
+        self.outcome = outcome or self.default_outcome
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -122,6 +145,7 @@ class ConflictError(RobustWriteError):
     """Another writer won."""
 
     default_kind = "conflict"
+    default_outcome = CommitOutcome.CONFLICTED
 
 
 class FencedError(RobustWriteError):
@@ -134,6 +158,7 @@ class OperationCancelled(RobustWriteError):
     """Stopped by request, Ctrl-C or SIGTERM; the write was rolled back."""
 
     default_kind = "cancelled"
+    default_outcome = CommitOutcome.RETRYABLE
 
 
 # -- services ------------------------------------------------------------------------------------
@@ -161,6 +186,7 @@ class CommitUnknownError(RobustWriteError):
     """Whether the write is durable could not be found out; the message says what to look at."""
 
     default_kind = "commit-unknown"
+    default_outcome = CommitOutcome.UNKNOWN
 
 
 class CorruptTableError(RobustWriteError):

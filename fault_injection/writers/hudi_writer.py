@@ -51,7 +51,7 @@ class HudiWriter:
         except Py4JJavaError as error:
             if "HoodieWriteConflictException" not in str(error):
                 raise
-            raise ConflictError("Hudi's write was refused", outcome="Conflicted") from error
+            raise ConflictError("Hudi's write was refused") from error
         return ""
 
 

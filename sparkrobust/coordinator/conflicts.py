@@ -64,7 +64,6 @@ def refuse_while_restoring(table: HudiTable) -> None:
                 f"{table.storage.url} is being restored to an earlier state: {instant} is not completed",
                 instant=instant.time,
                 path=table.storage.url,
-                outcome="Conflicted",
                 kind=SERVICE_CONFLICT,
                 hint="wait until it is; if who restored the table is gone, restore it with Hudi to the same "
                 "savepoint again, which finishes it",
@@ -189,7 +188,6 @@ def _error(table: HudiTable, plan: Plan, told: str, *, with_service: bool) -> Co
         f"the write {plan.folder.instant} was planned without knowing what others do: {told}",
         instant=plan.folder.instant,
         path=table.storage.url,
-        outcome="Conflicted",
         kind=SERVICE_CONFLICT if with_service else "conflict",
         hint="a retry helps when the table service is completed or rolled back"
         if with_service

@@ -21,7 +21,7 @@ from sparkrobust.core.names import (
     TIMELINE,
 )
 from sparkrobust.core.table_config import KeyGenerator, MergeMode, TableConfig
-from sparkrobust.errors import InvalidOptionError, RobustWriteError, TableNotFoundError
+from sparkrobust.errors import CommitOutcome, InvalidOptionError, RobustWriteError, TableNotFoundError
 from sparkrobust.options import TimelineZone, WriteOptions
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.resolve import PROBE
@@ -206,6 +206,6 @@ def refuse_if_forgotten(table: HudiTable) -> None:
     raise TableNotFoundError(
         f"{table.storage.url} is no table any more: the first write, for which it was made, has failed",
         path=table.storage.url,
-        outcome="Retryable",
+        outcome=CommitOutcome.RETRYABLE,
         hint="write again, which makes it anew",
     )

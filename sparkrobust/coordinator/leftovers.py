@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 
 from sparkrobust.core.instant import is_instant_time
 from sparkrobust.core.names import (
@@ -13,6 +13,7 @@ from sparkrobust.core.names import (
     MARKER_LISTS_SAY,
     ROBUST,
     TEMP,
+    BaseFileName,
     ControlFolder,
     MarkerType,
     marker_folder,
@@ -38,6 +39,12 @@ def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerT
         mark = parse_begin_marker(name)
         if mark is not None:
             yield mark
+
+
+def attempts_besides(storage: Storage, instant: str, known: Set[str]) -> int:
+    """How many attempts have begun a file of a write, besides those with these tokens."""
+    names = (BaseFileName.parse(path.rpartition("/")[2]) for path, _ in begin_markers(storage, instant))
+    return len({name.write_token for name in names if name} - known)
 
 
 def _text(storage: Storage, path: str) -> str:

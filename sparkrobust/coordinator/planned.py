@@ -18,7 +18,7 @@ from sparkrobust.core.markers import Terms
 from sparkrobust.core.names import BaseFileName
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.errors import ConflictError
+from sparkrobust.errors import CommitOutcome, ConflictError
 from sparkrobust.formats.schema import TableSchema
 
 Schema: TypeAlias = "tuple[str, str]"
@@ -59,7 +59,7 @@ def _refuse_if_past(table: HudiTable, plan: Plan) -> None:
             f"the table's timeline begins after {time} by now: a later write was completed first",
             instant=time,
             path=table.storage.url,
-            outcome="Retryable",
+            outcome=CommitOutcome.RETRYABLE,
             hint="write again",
         )
 

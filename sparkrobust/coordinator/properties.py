@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 
 from sparkrobust.core.names import PROPERTIES, PROPERTIES_BACKUP
-from sparkrobust.errors import ConflictError, CorruptTableError, RobustWriteError, TableNotFoundError
+from sparkrobust.errors import (
+    CommitOutcome,
+    ConflictError,
+    CorruptTableError,
+    RobustWriteError,
+    TableNotFoundError,
+)
 from sparkrobust.formats import properties
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock
@@ -99,7 +105,7 @@ def update_properties(storage: Storage, change: Callable[[Values], Values], cloc
     raise ConflictError(
         f"{PROPERTIES} of {storage.url} was changed by others {_ROUNDS} times in a row",
         path=PROPERTIES,
-        outcome="Retryable",
+        outcome=CommitOutcome.RETRYABLE,
     )
 
 

@@ -14,6 +14,7 @@ from enum import Enum
 from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.heartbeat import seconds_since
+from sparkrobust.coordinator.history import UNREADABLE
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import (
     finish_decided,
@@ -35,7 +36,9 @@ from sparkrobust.errors import (
     FencedError,
     IndeterminateInputError,
     LockError,
+    RobustWriteError,
 )
+from sparkrobust.formats.commit_metadata import CompletedWrite
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.storage.contract import NotFoundError
 from sparkrobust.storage.locks import LOCK_LOST
@@ -77,17 +80,20 @@ def recover(table: HudiTable, *, even_alive: bool = False) -> list[Recovered]:
     LockError
         A write is all there, and goes by a lock that this driver does not share: it was left as it is,
         after the others were ended.  Or the lock could not be had.
+    CorruptTableError
+        A write is all there, and whether an earlier run has committed it the archived timeline can't tell,
+        since it can't be read; it was left in the same way.
     """
     table.reload()
     refuse_while_restoring(table)
     folders = control_folders(table.storage)
-    found, left = [], []
+    found, left = list[Recovered](), list[RobustWriteError]()
     for instant in pending_writes(table):
         controls = [Control(table, folder) for folder in folders if folder.instant == instant.time]
         try:
             fate = _ended(table, instant, controls, even_alive=even_alive)
-        except LockError as error:
-            if error.kind != OTHER_LOCK:
+        except (LockError, CorruptTableError) as error:
+            if error.kind not in (OTHER_LOCK, UNREADABLE):
                 raise
             left.append(error)
         else:
@@ -181,6 +187,8 @@ def earlier_result(table: HudiTable, write_id: str, operation: str) -> WriteResu
     ------
     LockError
         It is all there, and goes by a lock that this driver does not share.
+    CorruptTableError
+        It may have been archived, and the archived timeline can't be read.
     """
     pending = {instant.time for instant in table.timeline.pending}
     for folder in control_folders(table.storage):
@@ -193,14 +201,14 @@ def earlier_result(table: HudiTable, write_id: str, operation: str) -> WriteResu
     return None if done is None else result_of(table, done, operation)
 
 
-def result_of(table: HudiTable, done: Instant, operation: str) -> WriteResult:
-    """The result of a write that another run has committed."""
+def result_of(table: HudiTable, done: CompletedWrite, operation: str) -> WriteResult:
+    """The result of a write that another run has committed; what it says lasts longer than its instant."""
     return WriteResult.of_stats(
-        list(table.commit(done).write_stats),
+        list(done.metadata.write_stats),
         path=table.storage.url,
         operation=operation,
-        instant=done.time,
-        completion=done.completion,
+        instant=done.instant.time,
+        completion=done.instant.completion,
         earlier=True,
     )
 
@@ -220,7 +228,11 @@ def _completed(table: HudiTable, control: Control) -> bool:
     transaction = Transaction.of_another(table, control.folder, gate)
     try:
         transaction.commit(transaction.finalize(gate.slots))
-    except (ConflictError, CorruptTableError, IndeterminateInputError, NotFoundError, WrittenEarlier):
+    except CorruptTableError as error:
+        if error.kind == UNREADABLE:
+            raise  # it may be what an earlier run has committed, and may be not
+        return False
+    except (ConflictError, IndeterminateInputError, NotFoundError, WrittenEarlier):
         return False  # what it needs is not there any more, or others came first
     except FencedError as error:
         if error.kind == LOCK_LOST:

@@ -43,7 +43,13 @@ from sparkrobust.core.names import (
     marker_folder,
 )
 from sparkrobust.core.partition_path import problem_with
-from sparkrobust.errors import ConflictError, CorruptTableError, FencedError, UnsupportedTableError
+from sparkrobust.errors import (
+    CommitOutcome,
+    ConflictError,
+    CorruptTableError,
+    FencedError,
+    UnsupportedTableError,
+)
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point, reached
@@ -171,7 +177,7 @@ def _scheduled(table: HudiTable, failed: Instant) -> tuple[Instant, RollbackPlan
     raise ConflictError(
         f"{_TRIES} times another driver took the instant for a rollback",
         path=table.storage.url,
-        outcome="Retryable",
+        outcome=CommitOutcome.RETRYABLE,
     )
 
 

@@ -12,7 +12,7 @@ from sparkrobust.coordinator.rollback import pending_targets
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Instant, State
 from sparkrobust.core.names import REMOVABLE, heartbeat_file
-from sparkrobust.errors import ConflictError
+from sparkrobust.errors import CommitOutcome, ConflictError
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def _refuse_if_alive(table: HudiTable, plan: Instant) -> None:
             f"{plan} is being executed: its heartbeat is {age:.0f} s old",
             instant=plan.time,
             path=table.storage.url,
-            outcome="Retryable",
+            outcome=CommitOutcome.RETRYABLE,
             hint="wait until it is completed, or until its heartbeat has expired",
         )
 
@@ -62,7 +62,6 @@ def _refuse_if_spent(table: HudiTable, plan: Instant) -> None:
             f"{plan} is not pending any more",
             instant=plan.time,
             path=table.storage.url,
-            outcome="Conflicted",
             hint="another writer has executed it, or rolled it back",
         )
     if table.plan_says(now, REMOVABLE) != "true":
@@ -74,6 +73,5 @@ def _refuse_if_spent(table: HudiTable, plan: Instant) -> None:
             "it can't be executed again",
             instant=plan.time,
             path=table.storage.url,
-            outcome="Conflicted",
             hint="the next writer that rolls failed writes back removes it; schedule another one",
         )

@@ -21,7 +21,7 @@ from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.view import BaseFile, Replaced, latest_base_files
 from sparkrobust.errors import CorruptTableError, TableNotFoundError
-from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
+from sparkrobust.formats.commit_metadata import CommitMetadata, CompletedWrite, ReplaceCommitMetadata
 from sparkrobust.formats.plans import (
     COMPACTION_PLAN,
     REPLACE_PLAN,
@@ -154,10 +154,13 @@ class HudiTable:
         place = (self.storage.url, path)
         found = _commits.get(place)
         if found is None:
-            kind = ReplaceCommitMetadata if _is_replacing(instant) else CommitMetadata
-            found = kind.from_bytes(self.read(path), path=path)
+            found = CompletedWrite.from_bytes(instant, self.read(path), path=path).metadata
             _commits.keep(place, found)
         return found
+
+    def completed(self, instant: Instant) -> CompletedWrite:
+        """A completed write with its metadata."""
+        return CompletedWrite(instant=instant, metadata=self.commit(instant))
 
     def newest_commits(self) -> Iterator[tuple[Instant, CommitMetadata]]:
         """The completed writes with their metadata, newest first."""

@@ -52,6 +52,7 @@ from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.errors import (
+    CommitOutcome,
     CommitUnknownError,
     ConflictError,
     FencedError,
@@ -189,7 +190,7 @@ class Transaction:
         raise ConflictError(
             f"{_TRIES} times another writer was faster to take an instant",
             path=table.storage.url,
-            outcome="Retryable",
+            outcome=CommitOutcome.RETRYABLE,
         )
 
     def _is_newest(self, grip: Grip) -> bool:
@@ -418,7 +419,6 @@ class Transaction:
             f"the outcome of the write {self.time} is not known: {why}",
             instant=self.time,
             path=self.table.storage.url,
-            outcome="Unknown",
             hint=f"it is durable if the timeline has a completed {self.time}; "
             "else the next write finishes it, if that is decided, or rolls it back",
         )
@@ -462,7 +462,7 @@ class Transaction:
             return self._aborted(reason)
         except CommitUnknownError:
             raise
-        except RobustWriteError as error:
+        except Exception as error:  # whatever it is: another driver may commit it
             raise self._unknown(f"it could not be given up: {error}") from error
 
     def _aborted(self, reason: str) -> bool:

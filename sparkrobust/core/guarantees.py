@@ -55,7 +55,7 @@ SEVERAL_WRITERS = (
 )
 ARCHIVED = (
     "a driver that sleeps until its write was ended by others and archived is told that the outcome is "
-    "unknown: the active timeline can't tell any more"
+    "unknown: the active timeline can't tell any more; a job with a write id that runs again finds it"
 )
 UPLOADS = (
     "a task or a driver that dies right after it began an upload may leave an upload that nobody sees and "

@@ -97,6 +97,44 @@ def instant_file(instant: Instant) -> str:
     return f"{TIMELINE}/{instant.time}.{instant.action.value}.{instant.state.name.lower()}"
 
 
+# -- the archived timeline ----------------------------------------------------------------------
+
+HISTORY_VERSION = "_version_"
+"""In the folder of the history: the number of its newest manifest."""
+_HISTORY_MANIFEST = re.compile(r"manifest_(\d{1,9})", re.ASCII)
+_HISTORY_FILE = re.compile(r"(\d+)_(\d+)_(\d{1,9})\.parquet", re.ASCII)
+
+
+def parse_history_manifest(name: str) -> int | None:
+    """The number of a manifest of the history; ``None`` for other files."""
+    match = _HISTORY_MANIFEST.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def history_manifest(number: int) -> str:
+    """The name of a manifest, which says which files make up the history."""
+    return f"manifest_{number}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryFileName:
+    """``<first instant>_<last instant>_<level>.parquet``; some of a level are merged into one of the next."""
+
+    first: InstantTime
+    last: InstantTime
+    level: int
+
+    @classmethod
+    def parse(cls, name: str) -> HistoryFileName | None:
+        match = _HISTORY_FILE.fullmatch(name)
+        if match is None:
+            return None
+        return cls(first=InstantTime(match[1]), last=InstantTime(match[2]), level=int(match[3]))
+
+    def __str__(self) -> str:
+        return f"{self.first}_{self.last}_{self.level}.parquet"
+
+
 # -- data files ---------------------------------------------------------------------------------
 
 _BASE_FILE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_(\d+)\.parquet", re.ASCII)

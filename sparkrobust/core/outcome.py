@@ -1,23 +1,64 @@
-"""What a write came to: the value that ``save`` returns."""
+"""What a write came to: the value that ``save`` returns, and what is said on an error instead of one."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
+from sparkrobust.errors import (
+    CommitOutcome,
+    FencedError,
+    HeartbeatLostError,
+    InvalidInputError,
+    LockError,
+    TableNotFoundError,
+    UnavailableError,
+    UnsupportedTableError,
+)
+
+_TO_CHANGE_FIRST = (InvalidInputError, TableNotFoundError, UnsupportedTableError)
+"""The same write would be refused again."""
+_PASSING = (FencedError, HeartbeatLostError, LockError, UnavailableError)
+"""What is wrong for a while, and helps to say even where no write was begun."""
 
 
-class CommitOutcome(Enum):
-    """How a write ended.  ``save`` returns for the first, and raises for the others."""
+def tell_undone(error: BaseException, *, path: str, instant: str | None = None) -> None:
+    """Have an error say that nothing of the write that it ended is part of the table, or ever will be.
 
-    COMMITTED = "Committed"
-    CONFLICTED = "Conflicted"
-    RETRYABLE = "Retryable"
-    UNKNOWN = "Unknown"
+    What it says already stays.  An error that is not ours, as Spark's or an interrupt, gets the same
+    attributes, and a note in its traceback.
+
+    Parameters
+    ----------
+    instant
+        The write's, if one was begun.
+    """
+    outcome = None
+    if not isinstance(error, _TO_CHANGE_FIRST) and (instant is not None or isinstance(error, _PASSING)):
+        outcome = CommitOutcome.RETRYABLE
+    _tell(error, outcome, path, instant)
+
+
+def tell_committed(error: BaseException, *, path: str, instant: str | None = None) -> None:
+    """Have an error say that it came too late, whatever it said before: the write is durable."""
+    if vars(error).get("outcome") is not None:
+        vars(error)["outcome"] = CommitOutcome.COMMITTED
+    _tell(error, CommitOutcome.COMMITTED, path, instant)
+
+
+def _tell(error: BaseException, outcome: CommitOutcome | None, path: str, instant: str | None) -> None:
+    said = vars(error)
+    facts = {"outcome": outcome, "path": path, "instant": instant}
+    is_new = "outcome" not in said
+    said |= {name: value for name, value in facts.items() if said.get(name) is None}
+    if is_new and hasattr(error, "add_note"):  # from Python 3.11 on
+        which = f"the write {instant} into {path}" if instant else f"the write into {path}"
+        durable = outcome is CommitOutcome.COMMITTED
+        what = "is durable" if durable else "is undone: nothing of it is part of the table"
+        error.add_note(f"sparkrobust: {which} {what}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +85,13 @@ class WriteResult:
     """How often one of them was done again, since another writer was faster to change its file group."""
     attempts_reused: int = 0
     """Attempts that found their slot done, and wrote nothing."""
+    attempts_fenced: int = 0
+    """Attempts that had begun a file and were given up, as their begin markers tell at the end.
+
+    They failed, their executor died, or others were faster and did not wait for them.  Some may run on,
+    and nothing that they do counts.  Who found the write over before he had begun a file has left no
+    trace, and is not among them; nor is anybody if the store did not answer when it was asked.
+    """
     files_discarded: int = 0
     """Files of attempts that others were faster than; no reader ever saw one."""
     rolled_back: tuple[str, ...] = ()
@@ -84,6 +132,8 @@ class WriteResult:
         undone = f", {len(self.rolled_back)} failed writes rolled back" if self.rolled_back else ""
         if self.attempts_reused or self.files_discarded:
             undone += f", {self.attempts_reused} attempts reused, {self.files_discarded} files discarded"
+        if self.attempts_fenced:
+            undone += f", {self.attempts_fenced} attempts fenced"
         if self.slots_redone:
             undone += f", {self.slots_redone} slots redone"
         return (
@@ -105,6 +155,7 @@ class WriteResult:
                 "slots / attempts reused / files discarded",
                 f"{self.slots} / {self.attempts_reused} / {self.files_discarded}",
             ),
+            *([("attempts fenced", self.attempts_fenced)] if self.attempts_fenced else ()),
             *([("slots redone", self.slots_redone)] if self.slots_redone else ()),
             *((f"seconds: {step}", f"{took:.3f}") for step, took in self.seconds.items()),
         ]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from sparkrobust.core.instant import Action, Instant
 from sparkrobust.core.write_status import OperationType, RuntimeStats, WriteStat
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.formats import avro
@@ -95,6 +96,21 @@ class ReplaceCommitMetadata(CommitMetadata):
             **_common_fields(record, path),
             partition_to_replace_file_ids={key: tuple(ids) for key, ids in replaced.items()},
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletedWrite:
+    """A write that is durable, and what it says about itself."""
+
+    instant: Instant
+    metadata: CommitMetadata
+
+    @classmethod
+    def from_bytes(cls, instant: Instant, data: bytes, *, path: str) -> CompletedWrite:
+        """Read what the instant's completed file holds, wherever it is kept."""
+        replacing = instant.action.when_complete is Action.REPLACE_COMMIT
+        kind = ReplaceCommitMetadata if replacing else CommitMetadata
+        return cls(instant=instant, metadata=kind.from_bytes(data, path=path))
 
 
 def _common_fields(record: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ And it raises ``OSError`` for a torn footer as for a failing disk; the second ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -31,6 +31,7 @@ SPARK_VERSION_MARK = "3.5.0"
 """Any version from 3.0 on says that days and instants are in the proleptic Gregorian calendar."""
 
 RECORD_KEY = "_hoodie_record_key"
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +193,9 @@ class BaseFileWriter:
 # -- reading ---------------------------------------------------------------------------------------------
 
 
-def open_file(source: Any, *, path: str, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+def open_file(
+    source: Any, *, path: str, metadata: pq.FileMetaData | None = None, in_pieces: bool = False
+) -> pq.ParquetFile:
     """Open a base file; a torn one raises :class:`CorruptTableError` with its path.
 
     Parameters
@@ -203,9 +206,12 @@ def open_file(source: Any, *, path: str, metadata: pq.FileMetaData | None = None
         What to call the file in an error.
     metadata
         Its footer, if it was read before.
+    in_pieces
+        What is read of it is never held as a whole, not even a column of one row group.
     """
+    ahead = {"pre_buffer": False, "buffer_size": _PIECE_BYTES} if in_pieces else {"pre_buffer": True}
     try:
-        return pq.ParquetFile(source, metadata=metadata, pre_buffer=True)
+        return pq.ParquetFile(source, metadata=metadata, **ahead)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         raise _torn(error, path) from error
 
@@ -214,6 +220,16 @@ def read_columns(file: pq.ParquetFile, columns: list[str] | None, *, path: str) 
     """Columns of a base file; a torn page raises :class:`CorruptTableError` with the path."""
     try:
         return file.read(columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        raise _torn(error, path) from error
+
+
+def read_pieces(
+    file: pq.ParquetFile, columns: list[str], *, rows: int, path: str
+) -> Iterator[pa.RecordBatch]:
+    """Columns of a file, so many rows at a time; a torn page raises :class:`CorruptTableError`."""
+    try:
+        yield from file.iter_batches(rows, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         raise _torn(error, path) from error
 

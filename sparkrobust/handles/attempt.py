@@ -85,7 +85,7 @@ class SlotAttempt:
             marker = remade(self.plan, self.attempt, self.slot)
         if marker is None:
             raise self._fenced()
-        return SlotResult(slot=self.slot, marker=marker, reused=True)
+        return SlotResult(slot=self.slot, attempt=self.attempt.token, marker=marker, reused=True)
 
     @property
     def _path(self) -> str:
@@ -120,10 +120,10 @@ class SlotAttempt:
         winner = self._win(mine)
         reached(Point.SLOT_DONE, slot=self.slot, attempt=self.attempt.token, winner=winner.attempt)
         if winner.attempt == mine.attempt:
-            return SlotResult(slot=self.slot, marker=winner)
+            return SlotResult(slot=self.slot, attempt=self.attempt.token, marker=winner)
         self._discard(files)
         refuse_other_rows(winner, mine.input, path=self._path)
-        return SlotResult(slot=self.slot, marker=winner, discarded=len(files))
+        return SlotResult(slot=self.slot, attempt=self.attempt.token, marker=winner, discarded=len(files))
 
     def _win(self, mine: CompletionMarker) -> CompletionMarker:
         """Put our marker if there is none; the one that stands."""

@@ -16,7 +16,7 @@ from sparkrobust.errors import InternalError
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Hands, Ids
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 
 # The columns that the pipeline adds to the user's rows on their way to a handle.
 KEY = "__sr_key"
@@ -125,6 +125,8 @@ class SlotResult:
     """What became of one slot, as a task tells it: a hint, since what counts are the markers."""
 
     slot: int
+    attempt: str = ""
+    """The token of the attempt that tells it."""
     marker: CompletionMarker | None = None
     reused: bool = False
     """The marker was there before this attempt wrote anything."""
@@ -145,6 +147,7 @@ class SlotResult:
             {
                 "version": PLAN_VERSION,
                 "slot": self.slot,
+                "attempt": self.attempt,
                 "marker": marker and marker.to_plain(),
                 "reused": self.reused,
                 "discarded": self.discarded,
@@ -163,6 +166,7 @@ class SlotResult:
         slot, marker = plain["slot"], plain["marker"]
         return cls(
             slot=slot,
+            attempt=plain["attempt"],
             marker=CompletionMarker.from_plain(marker, control, slot) if marker else None,
             reused=plain["reused"],
             discarded=plain["discarded"],

@@ -159,7 +159,7 @@ WRITE_OPTIONS = (
         kind=Kind.TEXT,
         doc="a name of this write, for a job that may run again: if a write of this name is durable, its "
         "result is returned and nothing written; what a dead driver of it left is committed if all was "
-        "there; commits that were archived meanwhile are not searched",
+        "there; it is looked for on the active timeline and in the archived one",
     ),
     Option(
         key="hoodie.write.robust.progress",

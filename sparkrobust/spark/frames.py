@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +57,8 @@ class Frames:
         return kept
 
     def release(self) -> None:
+        """Keep none of them any longer."""
         for frame in self._kept:
-            frame.unpersist()
+            with suppress(Exception):  # Spark is away, and what it kept with it; how the write ended stays
+                frame.unpersist()
         self._kept = []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from sparkrobust.core.outcome import tell_committed
 from sparkrobust.spark.frames import is_remote
 from sparkrobust.storage.patience import Patience
 
@@ -44,9 +45,15 @@ class Interrupts:
     Only Python's main thread can arrange that, and only where the application has no idea of its
     own about these signals.  What comes in an undisturbed stretch waits until the write gives in to it,
     and no longer than for the end of the block.
+
+    Parameters
+    ----------
+    path
+        The table, to be named to who is interrupted too late.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "") -> None:
+        self._path = path
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[signal.Signals, _Handler] = {}
         self._outside: dict[signal.Signals, _Handler] = {}
@@ -70,7 +77,11 @@ class Interrupts:
             signal.signal(number, handler)
         if kind is None and self._late:
             # Too late to stop the write, which is durable; the application gets it now.
-            signal.raise_signal(self._late[0])
+            try:
+                signal.raise_signal(self._late[0])
+            except BaseException as interrupt:
+                tell_committed(interrupt, path=self._path)
+                raise
 
     def behind(self, error: BaseException) -> KeyboardInterrupt | None:
         """What interrupted the block, if that led to the error: Spark may fail while it is interrupted."""
@@ -140,12 +151,12 @@ class JobGroup:
         return self
 
     def __exit__(self, *details: object) -> None:
-        if self._context is None:
-            self._spark.removeTag(self._name)
-            return
-        for key, value in self._before.items():
-            # Nothing unsets a property but a null, which the signature does not show.
-            self._context.setLocalProperty(key, value)  # type: ignore[arg-type]
+        with contextlib.suppress(Exception):  # Spark is away; how the write ended stays
+            if self._context is None:
+                self._spark.removeTag(self._name)
+            for key, value in self._before.items():
+                # Nothing unsets a property but a null, which the signature does not show.
+                self._context.setLocalProperty(key, value)  # type: ignore[union-attr, arg-type]
 
     def cancel(self) -> None:
         """Stop the jobs; the tasks that run are interrupted."""

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkrobust import __version__, errors
+from sparkrobust.coordinator.ending import end
+from sparkrobust.coordinator.leftovers import attempts_besides
 from sparkrobust.coordinator.recovery import result_of
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier
@@ -23,7 +25,7 @@ from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import VERSION, WRITE_ID, WRITER
-from sparkrobust.core.outcome import WriteResult
+from sparkrobust.core.outcome import WriteResult, tell_undone
 from sparkrobust.core.redo import Reads
 from sparkrobust.core.write_status import NEW_FILE_GROUP, WriteStat
 from sparkrobust.errors import InternalError
@@ -70,6 +72,7 @@ class WriteRun:
         """All steps; on any failure the write is rolled back, and the table is as it was."""
         intent, frames = self.intent, Frames(self.df.sparkSession)
         self._steps = Steps(intent.table.clock)
+        self._answered = set[str]()
         transaction: Transaction | None = None
         try:
             with self._steps.taking("read"):
@@ -92,7 +95,7 @@ class WriteRun:
                     transaction.refuse_conflicts_early(_changed(routed))
                 expected = routed.book.expected() if routed else []
                 plan = self._plan(transaction, incoming, routed, expected)
-                results = _sound(self._write(plan, incoming, routed), transaction)
+                results = self._sound(self._write(plan, incoming, routed), transaction)
                 if routed is not None:
                     plan, results = self._redone(transaction, routed, plan, results)
             if counted is not None:
@@ -102,30 +105,43 @@ class WriteRun:
             raise  # it may be durable: nothing of it may be undone
         except WrittenEarlier as other:
             assert transaction is not None
-            transaction.abort("another run has committed it")
-            return result_of(intent.table, other.instant, intent.options.operation.value)
+            with self.interrupts.undisturbed():
+                transaction.abort("another run has committed it")
+            return result_of(intent.table, other.write, intent.options.operation.value)
         except BaseException as error:
             with self.interrupts.undisturbed():
                 with contextlib.suppress(Exception):  # Spark may be away: the write is undone all the same
                     self.jobs.cancel()
-                undone = transaction is None or transaction.abort(f"its driver failed: {error!r:.200}")
+                undone = transaction is None or end(transaction, error)
             self.interrupts.too_late = not undone
-            fenced = transaction.fenced if transaction else None
-            if fenced is not None and _is_sparks(error):
-                raise fenced from error  # what its tasks ran into is only how they noticed
-            told = raised_by_a_task(error) if _is_sparks(error) else None
-            if undone and told is not None:
+            told = _in_our_words(error, transaction) if undone else None
+            if told is not None:
                 raise told from error
             if undone or not isinstance(error, Exception):
                 raise
-            assert transaction is not None and transaction.done is not None
+            assert transaction is not None
             _log.warning("another driver has committed the write, in which this one failed: %s", error)
-            return result_of(intent.table, transaction.done, intent.options.operation.value)
+            return self._result_by_another(transaction)
         finally:
             with self.interrupts.undisturbed():
                 if transaction is not None:
                     transaction.leave()
                 frames.release()
+
+    def _result_by_another(self, transaction: Transaction) -> WriteResult:
+        """The result of this write, which another driver has committed."""
+        table, done = self.intent.table, transaction.done
+        assert done is not None
+        try:
+            return result_of(table, table.completed(done), self.intent.options.operation.value)
+        except Exception as error:
+            # It is durable: nothing may say of it that it failed.
+            raise errors.CommitUnknownError(
+                f"another driver has committed the write {done.time}; its result can't be read: {error}",
+                instant=done.time,
+                path=table.storage.url,
+                hint="it is durable if the timeline still has it: look there before you write it again",
+            ) from error
 
     def _terms(self, incoming: Incoming) -> Terms:
         intent = self.intent
@@ -195,9 +211,21 @@ class WriteRun:
             plan = plan.with_again(again)
             planned |= {new.index: planned[old] for old, new in again.items()}
             numbers_of = {planned[old]: new.index for old, new in again.items()}
-            more = _sound(routed.results(plan, numbers_of), transaction)
+            more = self._sound(routed.results(plan, numbers_of), transaction)
             results = [*(result for result in results if result.slot not in again), *more]
         return plan, results
+
+    def _sound(self, results: list[SlotResult], transaction: Transaction) -> list[SlotResult]:
+        """What a write stage told, unless a task met what no retry can mend."""
+        reached(Point.STAGE_ENDED, instant=transaction.time)
+        for result in results:
+            if result.problem:
+                name, message, path = result.problem
+                kind = error_named(name)
+                assert kind is not None
+                raise kind(message, path=path)
+            self._answered |= {result.attempt, *([result.marker.attempt] if result.marker else ())}
+        return results
 
     def _pinned(self, plan: WritePlan, incoming: Incoming, laid_out: DataFrame) -> DataFrame:
         """The write stage on rows that are stored first, since their next reading may give others."""
@@ -262,18 +290,26 @@ class WriteRun:
                 transaction.commit(markers)
             self.interrupts.too_late = True
             with self._steps.taking("clean up"):
-                self._clean_up(transaction)
+                fenced = self._clean_up(transaction)
         stats = [file.stat for marker in markers for file in marker.files]
         redone = len(plan.slots) - len(routed.book) if routed else 0
-        return self._result(transaction, results, stats, redone=redone)
+        return self._result(transaction, results, stats, redone=redone, fenced=fenced)
 
-    @staticmethod
-    def _clean_up(transaction: Transaction) -> None:
-        """The write is durable: what can't be tidied now is swept by the next one."""
+    def _clean_up(self, transaction: Transaction) -> int:
+        """The write is durable: what can't be tidied now is swept by the next one.
+
+        Returns
+        -------
+        How many attempts were fenced; their begin markers go with the rest.
+        """
+        fenced = 0
+        with contextlib.suppress(errors.RobustWriteError):  # it is of no more use than to know it
+            fenced = attempts_besides(transaction.table.storage, transaction.time, self._answered)
         try:
             transaction.clean_up()
         except errors.RobustWriteError as error:
             _log.warning("committed, but not cleaned up: %s", error)
+        return fenced
 
     def _workload(self, book: SlotBook) -> bytes:
         """What the inflight file says is going to be written, in Hudi's form."""
@@ -295,7 +331,13 @@ class WriteRun:
         ).to_bytes()
 
     def _result(
-        self, transaction: Transaction, results: list[SlotResult], stats: list[WriteStat], *, redone: int
+        self,
+        transaction: Transaction,
+        results: list[SlotResult],
+        stats: list[WriteStat],
+        *,
+        redone: int,
+        fenced: int,
     ) -> WriteResult:
         return WriteResult.of_stats(
             stats,
@@ -307,6 +349,7 @@ class WriteRun:
             slots=len({result.slot for result in results}),
             slots_redone=redone,
             attempts_reused=sum(result.reused for result in results),
+            attempts_fenced=fenced,
             files_discarded=sum(result.discarded for result in results),
             seconds=dict(self._steps.seconds),
         )
@@ -316,16 +359,18 @@ def _is_sparks(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, errors.RobustWriteError)
 
 
-def _sound(results: list[SlotResult], transaction: Transaction) -> list[SlotResult]:
-    """What a write stage told, unless a task met what no retry can mend."""
-    reached(Point.STAGE_ENDED, instant=transaction.time)
-    for result in results:
-        if result.problem:
-            name, message, path = result.problem
-            kind = error_named(name)
-            assert kind is not None
-            raise kind(message, path=path)
-    return results
+def _in_our_words(error: BaseException, transaction: Transaction | None) -> errors.RobustWriteError | None:
+    """What an error of Spark's comes to, of a write that was undone, if that is known."""
+    if not _is_sparks(error):
+        return None
+    if transaction is None:
+        return raised_by_a_task(error)
+    if transaction.fenced is not None:
+        return transaction.fenced  # what its tasks ran into is only how they noticed
+    told = raised_by_a_task(error)
+    if told is not None:
+        tell_undone(told, path=transaction.table.storage.url, instant=transaction.time)
+    return told
 
 
 def _slots(results: list[SlotResult]) -> int:

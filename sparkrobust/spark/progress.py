@@ -190,7 +190,8 @@ def watching(
             yield
         finally:
             stop()
-            watch.close()
+            with suppress(Exception):  # nobody looks any more; how the write ended stays
+                watch.close()
 
 
 def view_for(spark: SparkSession, chosen: Progress) -> View | None:

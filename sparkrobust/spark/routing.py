@@ -291,7 +291,6 @@ class Router:
                 f"{base.partition or 'the table'}, which has rows of this write",
                 instant=service.time,
                 path=base.path,
-                outcome="Conflicted",
                 kind=SERVICE_CONFLICT,
                 hint="run the clustering with Hudi, or roll it back, and write again",
             )

@@ -26,9 +26,10 @@ from sparkrobust.coordinator.recovery import earlier_result
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.names import HOODIE, META_COLUMNS
-from sparkrobust.core.outcome import CommitOutcome, WriteResult
+from sparkrobust.core.outcome import WriteResult, tell_committed, tell_undone
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.errors import (
+    CommitOutcome,
     CommitUnknownError,
     ConflictError,
     InvalidInputError,
@@ -132,7 +133,15 @@ class Writer:
         Raises
         ------
         RobustWriteError
-            The write is not part of the table; but for ``CommitUnknownError``, which says what to look at.
+            Its ``outcome`` says what became of the write.  ``CONFLICTED`` or ``RETRYABLE``: nothing of it is
+            part of the table, or ever will be, and it can be made again.  ``UNKNOWN``: it may be, and the
+            message says what to look at.  ``None``: no write was begun, or the caller has to change
+            something first; nothing of it is part of the table.
+        Exception
+            Spark's own, or the pipeline's: nothing of the write is part of the table.  If one was begun, the
+            error has been given an ``outcome``, too.
+        KeyboardInterrupt
+            Ctrl-C came too late: the write is durable, and ``outcome`` says so.
         """
         if format is not None:
             self.format(format)
@@ -152,8 +161,12 @@ class Writer:
         if parsed.ignored:
             _log.info("options that mean nothing here: %s", ", ".join(sorted(parsed.ignored)))
         storage = storage_for(str(target), parsed.storage)
-        _look_at_mode(parsed.mode, storage)
-        return _save(self._df, storage, parsed, self._mode)
+        try:
+            _look_at_mode(parsed.mode, storage)
+            return _save(self._df, storage, parsed, self._mode)
+        except RobustWriteError as error:
+            tell_undone(error, path=storage.url)
+            raise
 
     def _given(self) -> Given:
         given = dict(self._options)
@@ -207,7 +220,7 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
     group = f"sparkrobust-{ids.nonce()}"
     what = f"{options.operation.value} into {storage.url}"
     with (
-        Interrupts() as interrupts,
+        Interrupts(storage.url) as interrupts,
         JobGroup(df.sparkSession, group, f"sparkrobust: {storage.url}") as jobs,
         watching(df.sparkSession, options.progress, what, storage, clock, Hands()),
     ):
@@ -235,6 +248,8 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
             raise  # it says what became of the write
         except BaseException as error:
             interrupt = interrupts.behind(error)
+            if interrupts.too_late:
+                tell_committed(error, path=storage.url)
             if interrupt is None or interrupts.too_late:
                 raise
             why = "SIGTERM" if isinstance(interrupt, Terminated) else "Ctrl-C"
@@ -242,6 +257,7 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                 f"the write into {storage.url} was stopped by {why} and rolled back; "
                 "the table is as it was before",
                 path=storage.url,
+                instant=getattr(error, "instant", None),
             ) from error
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeAlias
 
 from sparkrobust.core.names import HOODIE, ROBUST, joined
-from sparkrobust.errors import FencedError, LockError, RobustWriteError, UnavailableError
+from sparkrobust.errors import CommitOutcome, FencedError, LockError, RobustWriteError, UnavailableError
 from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, Storage
 from sparkrobust.world import Clock, Ids
 
@@ -191,7 +191,7 @@ class TableLock(ABC):
             f"{owner} waited {seconds:.0f} s for the lock {self} in vain: "
             + (f"it is held by {holder}" if holder else str(why_not or "others were faster")),
             hint=self.way_out,
-            outcome="Retryable",
+            outcome=CommitOutcome.RETRYABLE,
         )
 
     way_out = "write again later"

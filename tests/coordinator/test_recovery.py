@@ -311,6 +311,6 @@ def test_of_two_runs_of_a_write_at_once_one_is_committed_and_the_other_one_learn
     first.commit(first.finalize(1))
     with pytest.raises(WrittenEarlier) as found:
         second.commit(markers)
-    assert found.value.instant.time == first.time
+    assert found.value.write.instant.time == first.time
     assert second.abort("another run was faster") is True
     assert len(opened(table).base_files()) == len(data_files(table.storage)) == 1

@@ -15,12 +15,15 @@ from sparkrobust.core.names import (
     TIMELINE,
     BaseFileName,
     ControlFolder,
+    HistoryFileName,
     MarkerType,
     begin_marker,
+    history_manifest,
     instant_file,
     is_inside,
     marker_folder,
     parse_begin_marker,
+    parse_history_manifest,
     parse_instant_file,
 )
 from tests.fixture_tables import data_files, timeline_files
@@ -216,3 +219,35 @@ def test_an_instants_file_is_named_as_hudi_names_it(action: Action, state: State
     assert instant_file(instant) == f".hoodie/timeline/{name}"
     assert str(instant) == f"7 ({action.value}, {state.name.lower()})"
     assert instant.pending is (state is not State.COMPLETED)
+
+
+# -- the archived timeline -----------------------------------------------------------------------------
+
+
+def test_every_name_in_a_history_of_hudis_reads_back_as_itself(hudi_tables: Path) -> None:
+    seen = set()
+    for folder in (hudi_tables / "cow_archived").rglob("history"):
+        for name in (file.name for file in folder.iterdir() if file.name != names.HISTORY_VERSION):
+            file, number = HistoryFileName.parse(name), parse_history_manifest(name)
+            assert (file is None) != (number is None)
+            assert name == (history_manifest(number) if number is not None else str(file))
+            seen.add("manifest" if file is None else file.level)
+    assert seen == {"manifest", 0, 1}
+
+
+@given(TIMES, TIMES, st.integers(0, 9))
+def test_a_file_of_the_history_reads_back_as_what_it_was_named_after(
+    first: InstantTime, last: InstantTime, level: int
+) -> None:
+    file = HistoryFileName(first=first, last=last, level=level)
+    assert HistoryFileName.parse(str(file)) == file
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "1_2.parquet", "1_2_0.parquet.crc", "a/1_2_0.parquet", "../1_2_0.parquet", "1_2_0.parquet\n",
+     "x_2_0.parquet", "1_2_-1.parquet", "١_2_0.parquet", "manifest_", "manifest_x", "manifest_-1",
+     "manifest_1\n", "manifest_" + "9" * 5000, "_version_"],
+)  # fmt: skip
+def test_what_is_no_file_of_a_history_is_passed_over(name: str) -> None:
+    assert HistoryFileName.parse(name) is None and parse_history_manifest(name) is None

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+
 import pytest
 
-from sparkrobust.core.outcome import CommitOutcome, WriteResult
+from sparkrobust.core.outcome import WriteResult, tell_committed, tell_undone
 from sparkrobust.core.write_status import WriteStat
+from sparkrobust.errors import (
+    CommitOutcome,
+    CommitUnknownError,
+    ConflictError,
+    FencedError,
+    HeartbeatLostError,
+    InvalidInputError,
+    LockError,
+    OperationCancelled,
+    RobustWriteError,
+    TableNotFoundError,
+    UnavailableError,
+    UnsupportedTableError,
+)
+from sparkrobust.storage.contract import StorageFullError
 
 
 def stat(partition: str, *, old: str = "null", **counts: int) -> WriteStat:
@@ -44,7 +62,8 @@ def test_a_write_of_nothing_has_nothing_but_its_instant() -> None:
     assert result == WriteResult(path="t", operation="delete", instant="7")
     assert (result.inserted, result.updated, result.deleted, result.files_created) == (0, 0, 0, 0)
     assert (result.files_rewritten, result.partitions, result.bytes_written, result.slots) == (0, 0, 0, 0)
-    assert (result.attempts_reused, result.files_discarded, result.rolled_back) == (0, 0, ())
+    assert (result.attempts_reused, result.attempts_fenced, result.files_discarded) == (0, 0, 0)
+    assert result.rolled_back == ()
     assert (result.total_seconds, result.earlier, result.completion) == (0, False, None)
 
 
@@ -65,6 +84,11 @@ def test_a_result_is_a_line() -> None:
         ({"rolled_back": ("1", "2")}, ", 2 failed writes rolled back"),
         ({"attempts_reused": 3}, ", 3 attempts reused, 0 files discarded"),
         ({"slots_redone": 2}, ", 2 slots redone"),
+        ({"attempts_fenced": 2}, ", 2 attempts fenced"),
+        (
+            {"attempts_reused": 1, "attempts_fenced": 3, "slots_redone": 2},
+            ", 1 attempts reused, 0 files discarded, 3 attempts fenced, 2 slots redone",
+        ),
         ({"files_discarded": 4}, ", 0 attempts reused, 4 files discarded"),
         (
             {"rolled_back": ("1",), "attempts_reused": 1, "files_discarded": 1},
@@ -114,9 +138,99 @@ def test_a_notebook_shows_a_table_in_which_nothing_of_the_users_is_markup() -> N
     )
     again = WriteResult.of_stats(STATS, path="t", operation="o", instant="7", slots_redone=2)._repr_html_()
     assert "<tr><th>slots redone</th><td>2</td></tr>" in again
+    late = WriteResult.of_stats(STATS, path="t", operation="o", instant="7", attempts_fenced=3)._repr_html_()
+    assert "<tr><th>attempts fenced</th><td>3</td></tr>" in late
     ignored = WriteResult(path="t", operation="insert")._repr_html_()
     assert "<tr><th>outcome</th><td>ignored, there is a table</td></tr>" in ignored
 
 
-def test_the_four_outcomes_are_spelled_as_errors_carry_them() -> None:
+# -- what errors say -------------------------------------------------------------------------------------
+
+
+def test_the_four_outcomes_are_texts_too_and_shown_as_such() -> None:
     assert [one.value for one in CommitOutcome] == ["Committed", "Conflicted", "Retryable", "Unknown"]
+    assert CommitOutcome.UNKNOWN == "Unknown"
+    assert f"{CommitOutcome.UNKNOWN} {CommitOutcome.UNKNOWN!s}" == "Unknown Unknown"
+
+
+def all_errors() -> list[type[RobustWriteError]]:
+    found, left = [], [RobustWriteError]
+    while left:
+        found.append(left.pop())
+        left += found[-1].__subclasses__()
+    return [kind for kind in found if kind.__module__.startswith("sparkrobust.")]
+
+
+ALREADY_SAID = {
+    ConflictError: CommitOutcome.CONFLICTED,
+    OperationCancelled: CommitOutcome.RETRYABLE,
+    CommitUnknownError: CommitOutcome.UNKNOWN,
+}
+"""What can only be raised when so much is known."""
+TO_CHANGE_FIRST = (InvalidInputError, TableNotFoundError, UnsupportedTableError)
+PASSING = (FencedError, LockError, HeartbeatLostError, UnavailableError)
+assert StorageFullError in all_errors(), "those of the stores are among them"
+every_error = pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+
+
+@every_error
+def test_an_error_says_of_itself_no_more_of_the_write_than_its_class_can_know(
+    kind: type[RobustWriteError],
+) -> None:
+    assert kind("it failed").outcome is ALREADY_SAID.get(kind)
+    for outcome in CommitOutcome:
+        assert kind("it failed", outcome=outcome).outcome is outcome
+
+
+@every_error
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
+def test_an_error_of_a_write_that_was_undone_says_so_and_a_refusal_that_trying_again_is_in_vain(
+    kind: type[RobustWriteError], *, begun: bool
+) -> None:
+    error = kind("it failed")
+    tell_undone(error, path="t", instant="7" if begun else None)
+    wanted = ALREADY_SAID.get(kind)
+    if wanted is None and not issubclass(kind, TO_CHANGE_FIRST) and (begun or issubclass(kind, PASSING)):
+        wanted = CommitOutcome.RETRYABLE
+    assert (error.outcome, error.path, error.instant) == (wanted, "t", "7" if begun else None)
+    assert error.outcome is None or isinstance(error.outcome, CommitOutcome)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind and vars(copy) == vars(error) and str(copy) == str(error) == "it failed"
+
+
+def test_what_an_error_says_already_of_the_write_stays() -> None:
+    known = LockError("m", path="lock", instant="6", outcome=CommitOutcome.UNKNOWN)
+    tell_undone(known, path="t", instant="7")
+    assert (known.outcome, known.path, known.instant) == (CommitOutcome.UNKNOWN, "lock", "6")
+
+
+@every_error
+def test_an_error_of_a_write_that_is_durable_all_the_same_says_that_whatever_it_said_before(
+    kind: type[RobustWriteError],
+) -> None:
+    error = kind("it failed", path="lock")
+    tell_committed(error, path="t", instant="8")
+    assert (error.outcome, error.path, error.instant) == (CommitOutcome.COMMITTED, "lock", "8")
+
+
+@pytest.mark.parametrize("kind", [ValueError, OSError, KeyboardInterrupt, SystemExit])
+def test_an_error_that_is_not_ours_gets_the_same_attributes_once_and_a_note(
+    kind: type[BaseException],
+) -> None:
+    undone, committed, before = kind("x"), kind("x"), kind("x")
+    tell_undone(undone, path="t", instant="7")
+    tell_undone(undone, path="t", instant="8")
+    tell_committed(committed, path="t")
+    tell_undone(before, path="t")
+    told = [{name: vars(one)[name] for name in ("outcome", "path", "instant")} for one in (undone, committed)]
+    assert told == [
+        {"outcome": CommitOutcome.RETRYABLE, "path": "t", "instant": "7"},
+        {"outcome": CommitOutcome.COMMITTED, "path": "t", "instant": None},
+    ]
+    assert vars(before)["outcome"] is None
+    if sys.version_info >= (3, 11):
+        notes = [note for one in (undone, committed) for note in one.__notes__]
+        assert notes == [
+            "sparkrobust: the write 7 into t is undone: nothing of it is part of the table",
+            "sparkrobust: the write into t is durable",
+        ]

@@ -19,6 +19,7 @@ from sparkrobust.core.names import (
 from sparkrobust.errors import FencedError, UnavailableError
 from sparkrobust.handles.plan import (
     KEY,
+    SlotResult,
     WritePlan,
 )
 from sparkrobust.handles.work import run
@@ -67,6 +68,7 @@ def test_an_attempt_that_finds_its_slot_done_writes_nothing_and_serves_the_winne
     before = staged_names(storage, the_plan)
     (second,) = run(the_plan, attempt(2), iter([incoming([row(1)])]))
     assert second.marker == first.marker and second.reused
+    assert (first.attempt, second.attempt) == ("0-0-1", "0-0-2")
     assert staged_names(storage, the_plan) == before
 
 
@@ -82,7 +84,8 @@ def test_an_attempt_that_is_overtaken_discards_its_files_and_serves_the_winner(
 
     (second,) = run(the_plan, attempt(2), overtaken())
     assert second.marker == marker_of(storage, the_plan) and second.marker.attempt == "0-0-1"
-    assert (second.reused, second.discarded) == (False, 1)
+    assert (second.reused, second.discarded, second.attempt) == (False, 1, "0-0-2")
+    assert SlotResult.from_json(second.to_json(), the_plan.control) == second
     (left,) = staged_names(storage, the_plan)
     assert "_0-0-1_" in left
 

@@ -127,6 +127,45 @@ def test_hudi_archives_our_instants_byte_for_byte_and_we_go_on(hudi: Oracle, our
     assert ordered(hudi.rust(table)) == model.expected()
 
 
+def test_a_job_whose_commit_hudi_has_archived_writes_nothing_when_it_runs_again(
+    hudi: Oracle, ours: Any, table: Path
+) -> None:
+    named = {**UPSERT, OPERATION: "insert", "hoodie.write.robust.write.id": "job of the 18th"}
+    first = ours.write(table, query(batch(0)), named)
+    other = ours.write(table, query(batch(1)), {**named, "hoodie.write.robust.write.id": "job of the 19th"})
+    archiving = {
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.timeline.compaction.batch.size": "2",
+    }
+    history = table / ".hoodie" / "timeline" / "history"
+    levels = set()
+    for number in range(2, 8):
+        hudi.write(table, query([row(200 + number)]), {**UPSERT, **archiving})
+        gone = {first.instant, other.instant}.isdisjoint(done.requested for done in completed(table))
+        if gone:
+            files = {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
+            before = ordered(ours.read(table))
+            for earlier, rows, name in ((first, 0, "18th"), (other, 1, "19th")):
+                again = {**named, "hoodie.write.robust.write.id": f"job of the {name}"}
+                found = ours.write(table, query(batch(rows)), again, mode="errorifexists")
+                assert found.earlier
+                assert (found.instant, found.completion) == (earlier.instant, earlier.completion)
+                assert (found.inserted, found.files_created, found.bytes_written) == (
+                    earlier.inserted,
+                    earlier.files_created,
+                    earlier.bytes_written,
+                )
+            assert {file: file.read_bytes() for file in table.rglob("*") if file.is_file()} == files
+            assert ordered(hudi.read(table)) == ordered(ours.read(table)) == before
+            levels |= {file.stem.rpartition("_")[2] for file in history.glob("*.parquet")}
+    assert levels >= {"0", "1"}
+    # a job of another name looks through all of it, and writes
+    written_now = ours.write(table, query(batch(9)), {**named, "hoodie.write.robust.write.id": "the 20th"})
+    assert not written_now.earlier and len(ours.read(table)) == len(before) + len(batch(9))
+
+
 def test_hudi_clusters_our_file_groups_and_we_write_into_what_it_made(
     hudi: Oracle, ours: Any, table: Path
 ) -> None:
