@@ -143,6 +143,9 @@ class Small:
         def announce(time: str) -> None:
             world.ask(f"archives {time}", lambda: auditor.archived.add(time), changes=True)
 
+        def unmarks(time: str) -> None:
+            world.ask(f"unmarks {time}", lambda: auditor.unmarked.add(time), changes=True)
+
         def again() -> Told:
             rollbacker(alone)()
             forgets(alone)()
@@ -159,7 +162,7 @@ class Small:
             "rollback": rollbacker(alone),
             "archiver": archiver(alone, own=True, announce=announce),
             "foreign archiver": archiver(alone, own=False, announce=announce),
-            "hudi": foreign_rollback(alone),
+            "hudi": foreign_rollback(alone, announce=unmarks),
             "again": again,
             "last 1": alone.write("last 1"),
             "last 2": alone.write("last 2"),

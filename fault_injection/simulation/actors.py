@@ -421,7 +421,7 @@ def forgets(pipelines: Pipelines) -> Callable[[], None]:
     return forget
 
 
-def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:
+def foreign_rollback(pipelines: Pipelines, announce: Callable[[str], object]) -> Callable[[], None]:
     """A writer of Hudi's, which takes every pending write for dead, and knows begin markers alone."""
 
     def roll_back() -> None:
@@ -432,6 +432,7 @@ def foreign_rollback(pipelines: Pipelines) -> Callable[[], None]:
                 storage.delete(path)
             for state in (State.INFLIGHT, State.REQUESTED):
                 storage.delete(instant_file(replace(instant, state=state)))
+            announce(instant.time)
             storage.delete_tree(marker_folder(instant.time))
 
     return roll_back

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from fault_injection.simulation.actors import MARK, Told, content_of
-from fault_injection.simulation.stores import SimulatedDisk, SimulatedObjects
-from sparkrobust.core import decision
+from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, SimulatedObjects
+from sparkrobust.core import decision, strict_json
 from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import WRITES, State
+from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.core.names import (
     HEARTBEATS,
     HOODIE,
@@ -57,6 +58,12 @@ class Auditor:
         self._removed: set[str] = set()
         """Control folders of a disk that are gone."""
         self._gated: set[str] = set()
+        self.unmarked: set[str] = set()
+        """Instants whose begin markers were taken away by a writer that knows of no uploads."""
+        self._begun: set[tuple[str, str]] = set()
+        """Uploads that a begin marker ever told of, with their instants."""
+        self._done: set[str] = set()
+        """Uploads that a completion marker ever told of."""
 
     def knows(self) -> Knowledge:
         """What it knows by now, of which nothing changes any more."""
@@ -69,7 +76,10 @@ class Auditor:
 
     @property
     def _sets(self) -> tuple[set[str], ...]:
-        return self.rolled_back, self.archived, self.closed, self._removed, self._gated
+        return (
+            self.rolled_back, self.archived, self.closed, self._removed, self._gated, self.unmarked,
+            self._begun, self._done,
+        )  # fmt: skip
 
     def remember(self, knowledge: Knowledge) -> None:
         """Know that again, of the table as it now is."""
@@ -106,11 +116,15 @@ class Auditor:
                 self._say(f"{path} is there, in a folder that was removed")
             if path.endswith("/decision"):
                 self._decision(path)
+            self._completion(path)
         elif path.startswith(f"{TIMELINE}/"):
             self._instant(path)
         elif path.startswith(f"{TEMP}/"):
             if parse_begin_marker(path) is None:
                 self._say(f"{path} is no begin marker: Hudi's rollback would do nothing, or fail for ever")
+            token = self._read(path)
+            if token:
+                self._begun.add((path.split("/")[2], strict_json.loads(token)["upload"]))
         elif path.endswith(".parquet"):
             self._data_file(path)
 
@@ -119,6 +133,14 @@ class Auditor:
         for folder in {_control_folder(path) for path in gone} & self._gated:
             if not any(path.startswith(f"{folder}/") for path in now):
                 self._removed.add(folder)
+
+    def _completion(self, path: str) -> None:
+        parent, _, slot = path.rpartition("/")
+        folder = ControlFolder.parse(_control_folder(path))
+        if isinstance(self._storage, SimulatedBucket) and folder and parent == folder.completions:
+            files = CompletionMarker.parse(self._read(path), folder, int(slot)).files
+            for file in [one for one in files if not one.staged.in_place]:
+                self._done.add(strict_json.loads(file.staged.token)["upload"])
 
     def _decision(self, path: str) -> None:
         folder = ControlFolder.parse(path.rpartition("/")[0])
@@ -216,6 +238,11 @@ class Auditor:
         left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/", f"{HEARTBEATS}/"))]
         if left:
             self._say(f"left behind: {left}")
+        if isinstance(self._storage, SimulatedBucket):
+            known = {upload for instant, upload in self._begun if instant not in self.unmarked}
+            uploads = (known | self._done) & self._storage.bucket.uploads.keys()
+            if uploads:
+                self._say(f"uploads that markers told of are left behind: {sorted(uploads)}")
         for path in there:
             found = parse_instant_file(path.rpartition("/")[2]) if path.startswith(f"{TIMELINE}/") else None
             if found is not None and found.action in WRITES and found.time not in self.completed:

@@ -279,6 +279,12 @@ def _a_failed_write_says_nothing_to_the_others(stack: ExitStack) -> None:
 
 
 @_bug
+def _completion_markers_are_removed_unread(stack: ExitStack) -> None:
+    """What only they tell of, when Hudi has taken the begin markers away, stays for ever."""
+    _put(stack, Control, "_discard_completed", lambda self, paths: None)
+
+
+@_bug
 def _copied_without_a_turn(stack: ExitStack) -> None:
     """The commit file is copied by anybody from where it was staged, as data files are."""
     _put(stack, CopyingStorage, "publish_last", Storage.publish_last)

@@ -147,7 +147,7 @@ def _begin(
             "recover": recoverer(pipelines),
             "archiver": archiver(pipelines, own=True, announce=auditor.archived.add),
             "foreign archiver": archiver(pipelines, own=False, announce=auditor.archived.add),
-            "hudi": foreign_rollback(pipelines),
+            "hudi": foreign_rollback(pipelines, announce=auditor.unmarked.add),
             "forget": forgets(pipelines),
             **(services.by_name if services else {}),
         }[what]

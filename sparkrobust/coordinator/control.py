@@ -274,7 +274,26 @@ class Control:
             # The gate first: what is listed after that has every finalize marker that was put by who found
             # the gate; a commit could follow on one that is still there when the decision is gone.
             storage.delete(folder.gate)
-            found = (info.path for info in storage.walk(folder.path))
+            found = [info.path for info in storage.walk(folder.path)]
+            if not published:
+                self._discard_completed(found)
             storage.delete_all([path for path in found if path != folder.decision])
         storage.delete_tree(folder.path)
         storage.delete(heartbeat_file(folder.instant))
+
+    def _discard_completed(self, paths: Iterable[str]) -> None:
+        """Throw away the uploads that completion markers tell of.
+
+        The begin markers told of them as well, but Hudi's rollback takes those away and knows of no upload.
+        """
+        if not self.storage.staging.needs_its_token:
+            return
+        for path in paths:
+            folder, _, slot = path.rpartition("/")
+            if folder == self.folder.completions and slot.isdecimal():
+                # Nobody may be kept from cleaning up by what can't be read.
+                with contextlib.suppress(NotFoundError, CorruptTableError):
+                    marker = CompletionMarker.parse(self.storage.read(path), self.folder, int(slot))
+                    for file in marker.files:
+                        if not file.staged.in_place:
+                            self.storage.discard(file.staged.token)

@@ -144,6 +144,10 @@ def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
 
 def _undo(table: HudiTable, commit: Commit) -> None:
     """Take back what was done of a commit that a foreign rollback has made impossible."""
+    # First what is not published: another driver may be on its way to do that.
+    for file in (*commit.files, commit.commit_file):
+        if not file.in_place:
+            table.storage.discard(file.token)
     for file in commit.files:
         table.storage.delete(file.final_path)
     if commit.properties is not None:

@@ -90,27 +90,36 @@ def delete_unnamed(storage: Storage, instant: str, named: Collection[str]) -> No
             storage.delete(path)
 
 
-def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
-    """Throw away the uploads that begin markers tell of; no store need list uploads by a prefix."""
+def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> list[str]:
+    """Throw away the uploads that begin markers tell of; the markers, which stay.
+
+    No store need list uploads by a prefix.
+    """
     if not storage.staging.needs_its_token:
-        return
+        return []
     folder = marker_folder(instant)
-    for info in list(storage.walk(folder)):
-        mark = parse_begin_marker(info.path.removeprefix(f"{folder}/"))
+    seen = [info.path for info in storage.walk(folder)]
+    for path in seen:
+        mark = parse_begin_marker(path.removeprefix(f"{folder}/"))
         if mark is not None and mark[0] not in published:
             with contextlib.suppress(NotFoundError):
-                token = _text(storage, info.path)
+                token = _text(storage, path)
                 if token and not uploads(token, mark[0]):
                     raise CorruptTableError(
-                        f"{info.path}: expected the upload of {mark[0]}, found {token[:200]!r}",
-                        path=info.path,
+                        f"{path}: expected the upload of {mark[0]}, found {token[:200]!r}",
+                        path=path,
                         instant=instant,
                     )
                 if token:
                     storage.discard(token)
+    return seen
 
 
 def remove_markers(storage: Storage, instant: str, published: Collection[str] = ()) -> None:
     """Remove a write's begin markers, and the uploads that they tell of but for those that are published."""
-    discard_uploads(storage, instant, published)
-    storage.delete_tree(marker_folder(instant))
+    seen = discard_uploads(storage, instant, published)
+    if storage.staging.needs_its_token:
+        # Only those: one that a task puts meanwhile tells of an upload, too, and goes with the next write.
+        storage.delete_all(seen)
+    else:
+        storage.delete_tree(marker_folder(instant))

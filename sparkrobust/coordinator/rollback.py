@@ -351,7 +351,7 @@ def _execute(table: HudiTable, rollback: Instant, plan: RollbackPlan, reason: st
             return True
     for control in controls:
         control.remove()
-    storage.delete_tree(marker_folder(failed.commit_time))
+    remove_markers(storage, failed.commit_time)
     storage.delete(heartbeat_file(failed.commit_time))
     table.reload()
     return True

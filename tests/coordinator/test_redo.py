@@ -26,14 +26,12 @@ from sparkrobust.options import parse
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.memory import MemoryStorage
-from sparkrobust.storage.s3_settings import S3Settings, client_of
 from sparkrobust.world import Ids
 from tests.clocks import TestClock
 from tests.coordinator.upserts import OTHER_SCHEMA, SAME_BUT_FOR_ITS_NAME, Upsert, rows, upsert
 from tests.coordinator.writers import clustering, writer
-from tests.coordinator.writes import Stop, begun, data_files, dead, leftovers, stage
+from tests.coordinator.writes import Stop, begun, data_files, dead, leftovers, stage, uploads
 from tests.moments import Moments, Watched, at
-from tests.storage.conftest import BUCKET
 
 AT_FIRST = dict.fromkeys("abcd", "first")
 
@@ -89,19 +87,11 @@ def test_only_the_file_group_that_another_write_has_changed_is_written_again(
 
 @pytest.mark.parametrize("storage", ["s3"], indirect=True)
 def test_no_upload_is_left_of_the_files_that_do_not_count(two: HudiTable, s3_server: S3Server) -> None:
-    def uploads() -> int:
-        client, prefix = (
-            client_of(S3Settings.of(s3_server.options(), BUCKET)),
-            two.storage.url.split("/", 3)[3],
-        )
-        found = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
-        return sum(upload["Key"].startswith(prefix) for upload in found)
-
     late = overtaken(two, ["a", "c"], ["a"])
     late.redo()
-    assert uploads() == 3
+    assert len(uploads(two, s3_server)) == 3
     late.commit()
-    assert uploads() == 0
+    assert uploads(two, s3_server) == []
 
 
 def test_without_that_it_is_refused(two: HudiTable) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fault_injection.s3_server import S3Server
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
@@ -36,8 +37,10 @@ from sparkrobust.options import parse
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.memory import MemoryStorage
+from sparkrobust.storage.s3_settings import S3Settings, client_of
 from sparkrobust.world import Ids
 from tests.clocks import TestClock
+from tests.storage.conftest import BUCKET
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[]}'
 
@@ -194,6 +197,14 @@ class StopsAt:
 
 def data_files(storage: Storage) -> list[str]:
     return sorted(info.path for info in storage.walk("") if info.path.endswith(".parquet"))
+
+
+def uploads(table: HudiTable, server: S3Server) -> list[str]:
+    """The files that are being uploaded into a table on S3."""
+    prefix = table.storage.url.split("/", 3)[3]
+    client = client_of(S3Settings.of(server.options(), BUCKET))
+    found = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
+    return [upload["Key"] for upload in found if upload["Key"].startswith(prefix)]
 
 
 def leftovers(storage: Storage) -> list[str]:

@@ -62,6 +62,7 @@ def test_only_mistakes_that_need_more_than_a_small_world_are_left_to_the_others(
         "a slot without a marker is taken for an empty one",
         "decision read again",
         "the decision is removed first",
+        "completion markers are removed unread",
         "copied without a turn",
         "a turn without a look",
         "a turn that leaves the others",

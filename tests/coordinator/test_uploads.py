@@ -1,0 +1,73 @@
+"""No upload outlives its write, whoever cleans up and whatever comes in between; on a real S3 server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from fault_injection.s3_server import S3Server
+from sparkrobust.coordinator.leftovers import begin_markers, remove_markers
+from sparkrobust.coordinator.rollback import roll_back_failed_writes
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.instant import State
+from sparkrobust.core.names import MarkerType, begin_marker, instant_file, marker_folder
+from tests.coordinator.writes import commit, data_files, leftovers, stopped, uploads
+
+pytestmark = pytest.mark.parametrize("storage", ["s3"], indirect=True)
+
+
+def rolled_back_by_hudi(table: HudiTable, time: str) -> None:
+    """As a single writer of Hudi's does it, which knows begin markers and no uploads."""
+    storage = table.storage
+    for path, _ in list(begin_markers(storage, time)):
+        storage.delete(path)
+    table.reload()
+    (pending,) = [one for one in table.timeline.pending if one.time == time]
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(instant_file(replace(pending, state=state)))
+    storage.delete_tree(marker_folder(time))
+
+
+@pytest.mark.parametrize("stop", ["staged", "finalized", "decided"])
+def test_what_a_write_has_uploaded_goes_with_the_next_though_hudi_took_its_begin_markers_away(
+    table: HudiTable, s3_server: S3Server, stop: str
+) -> None:
+    failed = stopped(table, stop)
+    assert len(uploads(table, s3_server)) == (2 if stop == "decided" else 1)
+    rolled_back_by_hudi(table, failed.time)
+    table.reload()
+    roll_back_failed_writes(table)
+    commit(table)
+    assert uploads(table, s3_server) == [] and leftovers(table.storage) == []
+    assert len(data_files(table.storage)) == 1
+
+
+def test_an_upload_that_a_late_task_begins_while_its_write_is_cleaned_up_goes_with_the_next_one(
+    table: HudiTable, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, storage = stopped(table, "staged"), table.storage
+    real = storage.delete_all
+
+    def late(paths: Iterable[str]) -> None:
+        name = f"p1/late-0_0-0-1_{failed.time}.parquet"
+        upload = storage.stage(failed.folder.staging, "late", name)
+        mark = begin_marker(failed.time, name, MarkerType.CREATE)
+        storage.mark(mark, upload.token.encode(), under=marker_folder(failed.time))
+        monkeypatch.setattr(storage, "delete_all", real)
+        real(paths)
+
+    monkeypatch.setattr(storage, "delete_all", late)
+    remove_markers(storage, failed.time)
+    assert len(list(begin_markers(storage, failed.time))) == 1
+    remove_markers(storage, failed.time)
+    assert uploads(table, s3_server) == [] and list(begin_markers(storage, failed.time)) == []
+
+
+def test_a_commit_that_hudi_made_impossible_leaves_no_upload(table: HudiTable, s3_server: S3Server) -> None:
+    failed = stopped(table, "decided")
+    rolled_back_by_hudi(table, failed.time)
+    table.reload()
+    roll_back_failed_writes(table)
+    assert uploads(table, s3_server) == [] and data_files(table.storage) == []
