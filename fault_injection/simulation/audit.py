@@ -60,8 +60,8 @@ class Auditor:
         self._gated: set[str] = set()
         self.unmarked: set[str] = set()
         """Instants whose begin markers were taken away by a writer that knows of no uploads."""
-        self._begun: set[tuple[str, str]] = set()
-        """Uploads that a begin marker ever told of, with their instants."""
+        self._begun: set[str] = set()
+        """``<instant>/<upload>``, of which a begin marker ever told."""
         self._done: set[str] = set()
         """Uploads that a completion marker ever told of."""
 
@@ -124,7 +124,7 @@ class Auditor:
                 self._say(f"{path} is no begin marker: Hudi's rollback would do nothing, or fail for ever")
             token = self._read(path)
             if token:
-                self._begun.add((path.split("/")[2], strict_json.loads(token)["upload"]))
+                self._begun.add(f"{path.split('/')[2]}/{strict_json.loads(token)['upload']}")
         elif path.endswith(".parquet"):
             self._data_file(path)
 
@@ -239,7 +239,8 @@ class Auditor:
         if left:
             self._say(f"left behind: {left}")
         if isinstance(self._storage, SimulatedBucket):
-            known = {upload for instant, upload in self._begun if instant not in self.unmarked}
+            begun = (one.split("/") for one in self._begun)
+            known = {upload for instant, upload in begun if instant not in self.unmarked}
             uploads = (known | self._done) & self._storage.bucket.uploads.keys()
             if uploads:
                 self._say(f"uploads that markers told of are left behind: {sorted(uploads)}")

@@ -27,6 +27,7 @@ from sparkrobust.handles.plan import FINGERPRINT, KEY, PATH, Attempt, Derived, S
 from sparkrobust.handles.rows import missing_keys, renumbered, single, with_derived
 from sparkrobust.handles.work import run as run_slots
 from sparkrobust.spark.between_tasks import acknowledge, settle
+from sparkrobust.spark.whole_input import whole
 from sparkrobust.storage import contract
 from sparkrobust.storage.contract import Storage
 from sparkrobust.world import Ids
@@ -51,7 +52,7 @@ class Task(ABC):
     def __call__(self, batches: Batches) -> Made:
         acknowledge()
         try:
-            yield from self.run(batches)
+            yield from self.run(whole(batches))
         finally:
             settle()
 

@@ -199,6 +199,20 @@ def test_of_two_copies_of_a_task_that_run_at_once_one_wins(chaos: Chaos, table: 
     assert table.is_right()
 
 
+def test_a_source_that_raises_when_a_part_of_its_rows_is_on_its_way_is_read_again(
+    chaos: Chaos, table: Table
+) -> None:
+    session = chaos.session({"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"})
+    try:
+        raises = Fault("raises", at("source goes on", "task", nth=30), Raise())
+        report = table.write("bulk_insert", ROWS, ROWS + 60_000, raises, how="source", session=session)
+    finally:
+        session.close()
+    assert report.reaction.tasks_failed, report
+    assert report.outcome.value, report
+    assert table.is_right()
+
+
 def test_an_executor_that_is_killed_as_a_stage_starts_is_replaced(table: Table) -> None:
     report = table.write("upsert", 300, 900, Fault("killed", stage_starts(2), KillExecutor()))
     assert report.reaction.executors_lost, report
