@@ -59,7 +59,8 @@ ARCHIVED = (
 )
 UPLOADS = (
     "a task or a driver that dies right after it began an upload may leave an upload that nobody sees and "
-    "nobody knows: let the bucket expire incomplete uploads, later than the longest job"
+    "nobody knows, and so may a task that had not ended when Hudi rolled its write back: let the bucket "
+    "expire incomplete uploads, later than the longest job"
 )
 COPIES = (
     "it was tried on an emulator of Azure's blob store, not on the service, and not on accounts with a "
