@@ -126,16 +126,14 @@ class Running:
         )
         self._report(report)
         happened = {one.fault for one in self._injected}
-        never = [name for name in self._faults if name not in happened]
+        never = [name for name in self._faults if name not in happened | self._vain.keys()]
         never += [
             f.ending(name)
             for name, fault in self._faults.items()
             if name in happened and not isinstance(fault.until, f.JobEnds) and name not in self._over
         ]
         if never or self._vain:
-            raise FaultNeverHappenedError(
-                [name for name in never if name not in self._vain], self._vain, report
-            )
+            raise FaultNeverHappenedError(never, self._vain, report)
         return report
 
     # -- watching ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from sparkrobust.coordinator.leftovers import discard_uploads, remove_markers
+from sparkrobust.coordinator.leftovers import discard_staged, discard_uploads, remove_markers
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core import decision as decisions
 from sparkrobust.core.control_object import Kind
@@ -290,10 +290,9 @@ class Control:
             return
         for path in paths:
             folder, _, slot = path.rpartition("/")
-            if folder == self.folder.completions and slot.isdecimal():
-                # Nobody may be kept from cleaning up by what can't be read.
-                with contextlib.suppress(NotFoundError, CorruptTableError):
-                    marker = CompletionMarker.parse(self.storage.read(path), self.folder, int(slot))
-                    for file in marker.files:
-                        if not file.staged.in_place:
-                            self.storage.discard(file.staged.token)
+            if folder != self.folder.completions or not slot.isdecimal():
+                continue
+            # Nobody may be kept from cleaning up by what can't be read.
+            with contextlib.suppress(NotFoundError, CorruptTableError):
+                marker = CompletionMarker.parse(self.storage.read(path), self.folder, int(slot))
+                discard_staged(self.storage, [file.staged for file in marker.files])

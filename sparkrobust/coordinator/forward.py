@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum
 
 from sparkrobust.coordinator.control import Control
-from sparkrobust.coordinator.leftovers import delete_unnamed
+from sparkrobust.coordinator.leftovers import delete_unnamed, discard_staged
 from sparkrobust.coordinator.partitions import make_partitions
 from sparkrobust.coordinator.stand_in import replace_properties, restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
@@ -145,9 +145,7 @@ def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
 def _undo(table: HudiTable, commit: Commit) -> None:
     """Take back what was done of a commit that a foreign rollback has made impossible."""
     # First what is not published: another driver may be on its way to do that.
-    for file in (*commit.files, commit.commit_file):
-        if not file.in_place:
-            table.storage.discard(file.token)
+    discard_staged(table.storage, (*commit.files, commit.commit_file))
     for file in commit.files:
         table.storage.delete(file.final_path)
     if commit.properties is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from sparkrobust.core.instant import is_instant_time
 from sparkrobust.core.names import (
@@ -19,7 +19,7 @@ from sparkrobust.core.names import (
     marker_folder,
     parse_begin_marker,
 )
-from sparkrobust.core.written import uploads
+from sparkrobust.core.written import StagedFile, uploads
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.storage.contract import NotFoundError, Storage
 
@@ -88,6 +88,13 @@ def delete_unnamed(storage: Storage, instant: str, named: Collection[str]) -> No
     for path, _ in list(begin_markers(storage, instant)):
         if path not in named:
             storage.delete(path)
+
+
+def discard_staged(storage: Storage, files: Iterable[StagedFile]) -> None:
+    """Throw away what is staged of these files, but not what has its final name."""
+    for file in files:
+        if not file.in_place:
+            storage.discard(file.token)
 
 
 def discard_uploads(storage: Storage, instant: str, published: Collection[str] = ()) -> list[str]:
