@@ -25,8 +25,7 @@ from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import InProcessLock
 from tests.clocks import TestClock
-from tests.coordinator.test_looks import After
-from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, stage
+from tests.coordinator.writes import After, begun, commit, data_files, dead, leftovers, opened, stage
 from tests.histories import Archiver
 from tests.moments import at
 
@@ -34,11 +33,6 @@ from tests.moments import at
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_searched", history.Remembered(64))
-
-
-def opened(table: HudiTable) -> HudiTable:
-    """As another driver sees it."""
-    return HudiTable.open(table.storage, table.clock, table.ids)
 
 
 def named(table: HudiTable, name: str = "daily") -> Transaction:

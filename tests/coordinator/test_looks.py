@@ -24,28 +24,10 @@ from sparkrobust.probe import Point
 from sparkrobust.storage import local_looks
 from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
-from sparkrobust.storage.locks import Grip, InProcessLock
 from sparkrobust.world import Clock
-from tests.coordinator.writes import begun, commit, stage, stopped
+from tests.coordinator.writes import After, begun, commit, opened, stage, stopped
 
 STAMP_IS_OLD_SECONDS = 0.05
-
-
-class After(InProcessLock):
-    """The lock is had once something has happened."""
-
-    def __init__(self, table: HudiTable, action: Callable[[], object]) -> None:
-        super().__init__(f"another name of {table.storage.url}")
-        self._action = action
-
-    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
-        self._action()
-        return super().try_acquire(owner, nonce)
-
-
-def opened(table: HudiTable) -> HudiTable:
-    """The same table as another driver sees it."""
-    return HudiTable.open(table.storage, table.clock, table.ids)
 
 
 def archive(table: HudiTable, instant: Instant) -> None:

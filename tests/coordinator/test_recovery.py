@@ -20,13 +20,19 @@ from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
 from sparkrobust.storage.contract import PermissionDeniedError, Storage, StorageFullError
 from tests.coordinator.writers import LOCK, writer
-from tests.coordinator.writes import STOPS, begun, commit, data_files, dead, leftovers, stage, stopped, terms
+from tests.coordinator.writes import (
+    STOPS,
+    begun,
+    commit,
+    data_files,
+    dead,
+    leftovers,
+    opened,
+    stage,
+    stopped,
+    terms,
+)
 from tests.moments import at
-
-
-def opened(table: HudiTable) -> HudiTable:
-    """As another driver sees it."""
-    return HudiTable.open(table.storage, table.clock, table.ids)
 
 
 @pytest.mark.parametrize("stop", STOPS)

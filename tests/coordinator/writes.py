@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.options import parse
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
 from sparkrobust.storage.local import LocalStorage
+from sparkrobust.storage.locks import Grip, InProcessLock
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.s3_settings import S3Settings, client_of
 from sparkrobust.world import Ids
@@ -197,6 +198,23 @@ class StopsAt:
 
 def data_files(storage: Storage) -> list[str]:
     return sorted(info.path for info in storage.walk("") if info.path.endswith(".parquet"))
+
+
+class After(InProcessLock):
+    """The lock is had once something has happened."""
+
+    def __init__(self, table: HudiTable, action: Callable[[], object]) -> None:
+        super().__init__(f"another name of {table.storage.url}")
+        self._action = action
+
+    def try_acquire(self, owner: str, nonce: str) -> Grip | None:
+        self._action()
+        return super().try_acquire(owner, nonce)
+
+
+def opened(table: HudiTable) -> HudiTable:
+    """The same table as another driver sees it."""
+    return HudiTable.open(table.storage, table.clock, table.ids)
 
 
 def uploads(table: HudiTable, server: S3Server) -> list[str]:

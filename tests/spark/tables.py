@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkrobust as sr
 from fault_injection.spark import plain_reader
-from sparkrobust.errors import RobustWriteError
+from sparkrobust.errors import RobustWriteError, UnavailableError
+from sparkrobust.storage.contract import StagedWriter
+from sparkrobust.storage.local import LocalStorage
 from tests.interop.tables import META, OPERATION
 
 Row = tuple[Any, ...]
@@ -122,3 +126,35 @@ def refused(
     with pytest.raises(kind, match=words) as raised:
         yield raised
     assert everything_in(folder) == before
+
+
+@dataclass(frozen=True)
+class BreaksAfter:
+    """Passes so many rows on, and raises."""
+
+    rows: int
+    error: Exception = ValueError("a value of the pipeline's own that it can't stand")  # noqa: RUF009
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        left = self.rows
+        for batch in batches:
+            if batch.num_rows >= left:
+                yield batch.slice(0, left)
+                raise self.error
+            left -= batch.num_rows
+            yield batch
+
+
+@contextlib.contextmanager
+def away_for_a_while(monkeypatch: pytest.MonkeyPatch, failures: int) -> Iterator[None]:
+    """So often, in the partition ``eu``, no file can be begun."""
+    stage, calls = LocalStorage.stage, itertools.count()
+
+    def away(self: LocalStorage, folder: str, name: str, final_path: str) -> StagedWriter:
+        if "eu/" in final_path and next(calls) < failures:
+            raise UnavailableError("the store is away", path=final_path)
+        return stage(self, folder, name, final_path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "stage", away)
+        yield

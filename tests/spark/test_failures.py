@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -26,10 +25,18 @@ from sparkrobust.errors import (
     UnsupportedTableError,
 )
 from sparkrobust.spark.frames import Frames
-from sparkrobust.storage.contract import StagedWriter
-from sparkrobust.storage.local import LocalStorage
 from tests.interop.tables import avro, completed, options, pending, properties
-from tests.spark.tables import DRIVER_BYTES, Subject, everything_in, frame, leftovers, names_of, refused
+from tests.spark.tables import (
+    DRIVER_BYTES,
+    BreaksAfter,
+    Subject,
+    away_for_a_while,
+    everything_in,
+    frame,
+    leftovers,
+    names_of,
+    refused,
+)
 from tests.spark.test_routing import WAYS
 
 DROP_METADATA = {"hoodie.write.robust.drop.metadata.table": "true"}
@@ -45,23 +52,6 @@ def subject(spark: SparkSession, table: Path) -> Subject:
 
 def data_files(table: Path) -> set[str]:
     return {path for path in everything_in(table) if path.endswith(".parquet")}
-
-
-@dataclass(frozen=True)
-class BreaksAfter:
-    """Passes so many rows on, and raises."""
-
-    rows: int
-    error: Exception = ValueError("a value of the pipeline's own that it can't stand")  # noqa: RUF009
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        left = self.rows
-        for batch in batches:
-            if batch.num_rows >= left:
-                yield batch.slice(0, left)
-                raise self.error
-            left -= batch.num_rows
-            yield batch
 
 
 def test_a_task_that_raises_fails_the_write_with_the_pipelines_own_error(subject: Subject) -> None:
@@ -97,17 +87,9 @@ def test_an_error_of_ours_that_ended_a_task_is_what_the_caller_gets(subject: Sub
 def test_a_store_that_is_away_for_a_while_fails_a_write_of_the_drivers_own_only_if_it_stays_away(
     failures: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, calls = LocalStorage.stage, itertools.count()
-
-    def away(self: LocalStorage, folder: str, name: str, final_path: str) -> StagedWriter:
-        if "eu/" in final_path and next(calls) < failures:
-            raise UnavailableError("the store is away", path=final_path)
-        return stage(self, folder, name, final_path)
-
     rows = [(1, "a2", 6, "eu"), (2, "b2", 6, "us")]
     here = {DRIVER_BYTES: "4194304"}
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalStorage, "stage", away)
+    with away_for_a_while(monkeypatch, failures):
         if failures < 4:
             subject.write("upsert", rows, here)
         else:

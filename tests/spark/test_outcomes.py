@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -31,13 +30,11 @@ from sparkrobust.errors import (
 from sparkrobust.probe import Point
 from sparkrobust.spark.frames import Frames
 from sparkrobust.spark.interrupts import JobGroup
-from sparkrobust.storage.contract import StagedWriter
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import FileSystemLock
 from tests.interop.tables import completed, options, pending
 from tests.moments import at
-from tests.spark.tables import DRIVER_BYTES, Subject, frame, leftovers
-from tests.spark.test_failures import BreaksAfter
+from tests.spark.tables import DRIVER_BYTES, BreaksAfter, Subject, away_for_a_while, frame, leftovers
 
 RETRYABLE = CommitOutcome.RETRYABLE
 ROWS = [(1, "new", 9, "eu")]
@@ -253,15 +250,7 @@ def test_a_spark_that_is_away_when_a_write_ends_changes_nothing_of_what_is_told_
 def test_attempts_that_had_begun_a_file_and_were_given_up_are_counted(
     failures: int, subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, calls = LocalStorage.stage, itertools.count()
-
-    def away(self: LocalStorage, folder: str, name: str, final_path: str) -> StagedWriter:
-        if "eu/" in final_path and next(calls) < failures:
-            raise UnavailableError("the store is away", path=final_path)
-        return stage(self, folder, name, final_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalStorage, "stage", away)
+    with away_for_a_while(monkeypatch, failures):
         result = subject.write("upsert", [(1, "a2", 6, "eu"), (2, "b2", 6, "us")], HERE)
     assert (result.attempts_fenced, result.slots) == (failures, 2)
     assert (f"{failures} attempts fenced" in str(result)) is bool(failures)
