@@ -184,7 +184,7 @@ def _calls_of(scenario: str) -> tuple[str, int, list[str]]:
     calm = run(0, scenario, watches=True)
     wrong = [f"{scenario}: {calm.violation}\n    {_again(scenario, 0)}"] if calm.violation else []
     worlds = 1
-    for step in range(1, calm.steps_before_peace + 1):
+    for step in range(calm.steps_of_founders + 1, calm.steps_before_peace + 1):
         for fault in sorted(calm.possible.get(step, ()), key=lambda one: one.value):
             report = run(0, scenario, {step: fault})
             worlds += 1

@@ -195,6 +195,12 @@ class CorruptTableError(RobustWriteError):
     default_kind = "corrupt-table"
 
 
+class FileGoneError(CorruptTableError):
+    """A file of the table is not there, though the timeline tells of it."""
+
+    default_kind = "file-gone"
+
+
 class InternalError(RobustWriteError):
     """A bug of ours."""
 

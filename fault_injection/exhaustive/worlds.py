@@ -14,14 +14,10 @@ from fault_injection.simulation.actors import (
     Settings,
     StageFailed,
     Told,
-    archiver,
-    foreign_rollback,
-    forgets,
-    recoverer,
-    rollbacker,
     run_attempt,
 )
 from fault_injection.simulation.audit import AnyStorage, Auditor
+from fault_injection.simulation.others import archiver, foreign_rollback, forgets, recoverer, rollbacker
 from sparkrobust.coordinator.create import make_table
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
@@ -160,8 +156,8 @@ class Small:
             "before": alone.write("before"),
             "recover": recoverer(alone),
             "rollback": rollbacker(alone),
-            "archiver": archiver(alone, own=True, announce=announce),
-            "foreign archiver": archiver(alone, own=False, announce=announce),
+            "archiver": archiver(alone, own=True, waits=False, announce=announce),
+            "foreign archiver": archiver(alone, own=False, waits=False, announce=announce),
             "hudi": foreign_rollback(alone, announce=unmarks),
             "again": again,
             "last 1": alone.write("last 1"),

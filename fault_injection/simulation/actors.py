@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from fault_injection.simulation.scheduler import Actor, World
 from sparkrobust.coordinator.coordination import Coordination
-from sparkrobust.coordinator.leftovers import begin_markers, control_folders
-from sparkrobust.coordinator.recovery import recover
+from sparkrobust.coordinator.recovery import earlier_result
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
+from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.conflicts import Strategy
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.heartbeat import Pulse
-from sparkrobust.core.instant import WRITES, Action, State
+from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Terms
-from sparkrobust.core.names import HOODIE, BaseFileName, MarkerType, instant_file, joined, marker_folder
+from sparkrobust.core.names import HOODIE, WRITE_ID, BaseFileName, MarkerType, joined
 from sparkrobust.core.write_status import OperationType, WriteStat
 from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import CommitUnknownError, RobustWriteError
@@ -48,6 +47,8 @@ class Told:
     """What a caller of ``save`` was told about its write."""
 
     name: str
+    write_id: str = ""
+    """By which other runs of the same job know it."""
     instant: str | None = None
     nonce: str = ""
     files: frozenset[str] = frozenset()
@@ -76,6 +77,8 @@ class Settings:
     reuse: bool = True
     bulk: float = 0.3
     overwrite: float = 0.0
+    counted: float = 0.0
+    """How often the rows are counted before they are written."""
     lock_expires: float | None = None
     """After so many seconds the file lock that all share expires; without, no process knows of another's."""
     pulse_ms: int = 60_000
@@ -102,6 +105,18 @@ class Sharing:
     """How often a write has a key that others write, too."""
     wrong_clocks: float = 0.0
     """How often a driver's clock is an hour off, or set back by one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A write before it begins."""
+
+    transaction: Transaction
+    slots: int
+    bulk: bool = False
+    """How many slots it has comes out only at its end."""
+    found: Mapping[str, set[str]] = field(default_factory=dict)
+    """Where it looked for its keys: the file groups of each partition."""
 
 
 class NoLock(TableLock):
@@ -173,12 +188,12 @@ class Pipelines:
 
     # -- a write -----------------------------------------------------------------------------------------
 
-    def write(self, name: str) -> Callable[[], Told]:
+    def write(self, name: str, write_id: str = "") -> Callable[[], Told]:
         """A driver that writes once, and believes that no other one is alive."""
 
         def driver() -> Told:
             running = self.world.running
-            told = Told(name=name, driver=running.name if running else "")
+            told = Told(name=name, write_id=write_id, driver=running.name if running else "")
             self.told.append(told)
             try:
                 self._write(told)
@@ -196,17 +211,28 @@ class Pipelines:
 
     def _write(self, told: Told) -> None:
         table = self.open()
+        if told.write_id and earlier_result(table, told.write_id, self.operation.value):
+            return
         self._takes_over(table)
-        transaction, slots, bulk = self._planned(table, told)
+        planned = self._planned(table, told)
+        transaction, slots = planned.transaction, planned.slots
+        counted = self.world.choices.happens(self.settings.counted)
         told.instant, told.nonce = transaction.time, transaction.folder.nonce
         try:
-            transaction.begin(slots=None if bulk else slots)
+            transaction.begin(slots=None if planned.bulk else slots, counted=counted, found=planned.found)
             told.instant, told.nonce = transaction.time, transaction.folder.nonce
             self._stage(told, transaction, slots)
             slots = self._redone(told, transaction, slots)
-            transaction.commit(transaction.finalize(slots))
+            markers = transaction.finalize(slots)
+            if counted:
+                transaction.compare(markers, [])
+            transaction.commit(markers)
         except CommitUnknownError:
             raise
+        except WrittenEarlier:
+            transaction.abort("another run has committed it")
+            told.instant, told.nonce = None, ""  # what it is told is about that other one
+            return
         except Exception as error:
             if transaction.abort(f"its driver failed: {type(error).__name__}"):
                 raise
@@ -220,21 +246,23 @@ class Pipelines:
         """What a driver does before it writes."""
         roll_back_failed_writes(table)
 
-    def _planned(self, table: HudiTable, told: Told) -> tuple[Transaction, int, bool]:
-        """A write by the table as it is now, how many slots it has, and whether that comes out at its end."""
+    def _planned(self, table: HudiTable, told: Told) -> Planned:
+        """A write by the table as it is now."""
         slots = self.world.choices.random.randint(1, self.settings.most_slots)
         bulk = self.world.choices.happens(self.settings.bulk)
-        return Transaction(table, self._terms(table, told.name)), slots, bulk
+        return Planned(transaction=Transaction(table, self._terms(table, told)), slots=slots, bulk=bulk)
 
-    def _terms(self, table: HudiTable, name: str) -> Terms:
+    def _terms(self, table: HudiTable, told: Told) -> Terms:
+        extra = {WRITE_ID: told.write_id} if told.write_id else {}
         if not self.world.choices.happens(self.settings.overwrite):
-            return Terms(action=Action.COMMIT, operation=self.operation, schema=self.schema)
+            return Terms(action=Action.COMMIT, operation=self.operation, schema=self.schema, extra=extra)
         return Terms(
             action=Action.REPLACE_COMMIT,
             operation=OperationType.INSERT_OVERWRITE_TABLE,
             schema=self.schema,
+            extra=extra,
             replaces_table=True,
-            new_properties={**table.config.values, MARK: name},
+            new_properties={**table.config.values, MARK: told.name},
         )
 
     def _plan(self, told: Told, transaction: Transaction, slots: int) -> WritePlan:
@@ -371,68 +399,3 @@ def _file(plan: WritePlan, attempt: Attempt, slot: Slot, number: int, rows: int)
 def content_of(path: str) -> bytes:
     """What a whole data file of this name holds."""
     return f"rows of {path}".encode()
-
-
-# -- others ----------------------------------------------------------------------------------------------
-
-
-def rollbacker(pipelines: Pipelines) -> Callable[[], Any]:
-    """``sr.Table(path).rollback_failed_writes()``."""
-    return lambda: roll_back_failed_writes(pipelines.open())
-
-
-def recoverer(pipelines: Pipelines) -> Callable[[], Any]:
-    """``sr.Table(path).recover()``."""
-    return lambda: recover(pipelines.open(), even_alive=pipelines.settings.even_alive)
-
-
-def archiver(pipelines: Pipelines, *, own: bool, announce: Callable[[str], None]) -> Callable[[], None]:
-    """Takes completed writes off the active timeline but for the newest one, the oldest first.
-
-    Parameters
-    ----------
-    own
-        Ours never passes a write that still has a control folder; Hudi's knows nothing of them.
-    """
-
-    def archive() -> None:
-        storage = pipelines.storage()
-        table = pipelines.open()
-        for oldest in table.timeline.completed_writes[:-1]:
-            if own and any(folder.instant == oldest.time for folder in control_folders(storage)):
-                return
-            announce(oldest.time)
-            for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-                storage.delete(instant_file(replace(oldest, state=state)))
-
-    return archive
-
-
-def forgets(pipelines: Pipelines) -> Callable[[], None]:
-    """The timeline forgets what was rolled back, as an archiver would make it; times may come again."""
-
-    def forget() -> None:
-        storage = pipelines.storage()
-        for instant in pipelines.open().timeline.instants:
-            if instant.action is Action.ROLLBACK and not instant.pending:
-                for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-                    storage.delete(instant_file(replace(instant, state=state)))
-
-    return forget
-
-
-def foreign_rollback(pipelines: Pipelines, announce: Callable[[str], object]) -> Callable[[], None]:
-    """A writer of Hudi's, which takes every pending write for dead, and knows begin markers alone."""
-
-    def roll_back() -> None:
-        storage = pipelines.storage()
-        table = pipelines.open()
-        for instant in [one for one in table.timeline.pending if one.action in WRITES]:
-            for path, _ in list(begin_markers(storage, instant.time)):
-                storage.delete(path)
-            for state in (State.INFLIGHT, State.REQUESTED):
-                storage.delete(instant_file(replace(instant, state=state)))
-            announce(instant.time)
-            storage.delete_tree(marker_folder(instant.time))
-
-    return roll_back

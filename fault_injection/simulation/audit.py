@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from fault_injection.simulation.actors import MARK, Told, content_of
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, SimulatedObjects
 from sparkrobust.core import decision, strict_json
 from sparkrobust.core.decision import Commit
-from sparkrobust.core.instant import WRITES, State
+from sparkrobust.core.instant import WRITES, Action, State
 from sparkrobust.core.markers import CompletionMarker
 from sparkrobust.core.names import (
     HEARTBEATS,
+    HISTORY,
     HOODIE,
     PROPERTIES,
     ROBUST,
@@ -19,10 +21,12 @@ from sparkrobust.core.names import (
     TIMELINE,
     BaseFileName,
     ControlFolder,
+    joined,
     parse_begin_marker,
     parse_instant_file,
 )
 from sparkrobust.formats import properties
+from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 
 AnyStorage = SimulatedDisk | SimulatedObjects
 Knowledge = tuple[dict[str, Commit], dict[str, str], dict[str, str], tuple[frozenset[str], ...]]
@@ -35,6 +39,16 @@ def _control_folder(path: str) -> str:
 
 class Violation(Exception):
     """Something is not as it was promised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What who lists the timeline at some moment has to see."""
+
+    paths: frozenset[str]
+    """The files that the table is made of."""
+    rows: Mapping[str, str] = field(default_factory=dict)
+    """Key → what stands in its row, where rows are more than a number."""
 
 
 class Auditor:
@@ -53,6 +67,10 @@ class Auditor:
         """Instant → its completed file."""
         self.rolled_back: set[str] = set()
         self.archived: set[str] = set()
+        self.cleaned: set[str] = set()
+        """Files that a cleaner has begun to delete, or deleted."""
+        self.replaced: set[str] = set()
+        """``<partition>/<file id>`` of what overwrites took out of the table."""
         self.closed: set[str] = set()
         """Control folders whose gate was ever taken away."""
         self._removed: set[str] = set()
@@ -63,7 +81,7 @@ class Auditor:
         self._begun: set[str] = set()
         """``<instant>/<upload>``, of which a begin marker ever told."""
         self._done: set[str] = set()
-        """Uploads that a completion marker ever told of."""
+        """Uploads that a completion marker ever told of, or of commit files."""
 
     def knows(self) -> Knowledge:
         """What it knows by now, of which nothing changes any more."""
@@ -77,8 +95,8 @@ class Auditor:
     @property
     def _sets(self) -> tuple[set[str], ...]:
         return (
-            self.rolled_back, self.archived, self.closed, self._removed, self._gated, self.unmarked,
-            self._begun, self._done,
+            self.rolled_back, self.archived, self.cleaned, self.replaced, self.closed, self._removed,
+            self._gated, self.unmarked, self._begun, self._done,
         )  # fmt: skip
 
     def remember(self, knowledge: Knowledge) -> None:
@@ -116,8 +134,9 @@ class Auditor:
                 self._say(f"{path} is there, in a folder that was removed")
             if path.endswith("/decision"):
                 self._decision(path)
+            self._upload_of_a_commit(path)
             self._completion(path)
-        elif path.startswith(f"{TIMELINE}/"):
+        elif path.startswith(f"{TIMELINE}/") and not path.startswith(f"{HISTORY}/"):
             self._instant(path)
         elif path.startswith(f"{TEMP}/"):
             if parse_begin_marker(path) is None:
@@ -126,6 +145,8 @@ class Auditor:
             if token:
                 self._begun.add(f"{path.split('/')[2]}/{strict_json.loads(token)['upload']}")
         elif path.endswith(".parquet"):
+            if path in self.cleaned:
+                self._say(f"{path} was cleaned, and is back")
             self._data_file(path)
 
     def _folders_gone(self, gone: Iterable[str], now: Mapping[str, int]) -> None:
@@ -141,6 +162,10 @@ class Auditor:
             files = CompletionMarker.parse(self._read(path), folder, int(slot)).files
             for file in [one for one in files if not one.staged.in_place]:
                 self._done.add(strict_json.loads(file.staged.token)["upload"])
+
+    def _upload_of_a_commit(self, path: str) -> None:
+        if isinstance(self._storage, SimulatedBucket) and path.rpartition("/")[2].startswith("commit-"):
+            self._done.add(strict_json.loads(self._read(path))["upload"])
 
     def _decision(self, path: str) -> None:
         folder = ControlFolder.parse(path.rpartition("/")[0])
@@ -171,10 +196,17 @@ class Auditor:
         if found.time in self.rolled_back:
             self._say(f"{found.time} is completed, and was rolled back")
         self.completed[found.time] = path
+        if found.action is Action.REPLACE_COMMIT:
+            self._replaced(path)
         there = self._storage.paths()
         for file in decided.files:
             if file.final_path not in there:
                 self._say(f"{path} is there without {file.final_path}")
+
+    def _replaced(self, path: str) -> None:
+        metadata = ReplaceCommitMetadata.from_bytes(self._read(path), path=path)
+        for partition, ids in metadata.partition_to_replace_file_ids.items():
+            self.replaced.update(joined(partition, file_id) for file_id in ids)
 
     def _data_file(self, path: str) -> None:
         name = BaseFileName.parse(path.rpartition("/")[2])
@@ -200,7 +232,8 @@ class Auditor:
         elif path.endswith(".parquet") and not path.startswith(f"{HOODIE}/"):
             name = BaseFileName.parse(path.rpartition("/")[2])
             assert name is not None
-            if name.instant in self.completed and path in self._named(name.instant):
+            taken = name.instant in self.completed and path in self._named(name.instant)
+            if taken and path not in self.cleaned:
                 self._say(f"{path} was committed, and is gone")
 
     def _properties(self) -> None:
@@ -222,6 +255,26 @@ class Auditor:
     def _say(self, what: str) -> None:
         raise Violation(what)
 
+    # -- readers -----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """What there is to be seen by who lists the timeline now."""
+        named = (path for time in self.completed for path in self._named(time))
+        return Snapshot(paths=frozenset(path for path in named if _group(path) not in self.replaced))
+
+    def has_seen(self, snapshot: Snapshot, files: Mapping[str, bytes]) -> None:
+        """A reader has seen these files, which must be what there was when he listed the timeline."""
+        if not self.cleaned.isdisjoint(snapshot.paths):
+            return  # he was slower than the cleaner, and is promised nothing
+        if files.keys() != snapshot.paths:
+            self._say(f"a reader saw other files than he had to: {sorted(files.keys() ^ snapshot.paths)}")
+        self._are_whole(snapshot, files)
+
+    def _are_whole(self, snapshot: Snapshot, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            if data != content_of(path):
+                self._say(f"a reader saw {path} torn")
+
     # -- the end -----------------------------------------------------------------------------------------
 
     def close(self, told: list[Told]) -> None:
@@ -230,11 +283,12 @@ class Auditor:
         for one in told:
             if one.instant is not None:
                 self._is_so(one, [other for other in told if _write_of(other) == _write_of(one)])
+        self._are_written_once(told)
         self._properties()
         visible = {path for path in there if path.endswith(".parquet") and not path.startswith(f"{HOODIE}/")}
-        named = {path for time in self.completed for path in self._named(time)}
-        if visible != named:
-            self._say(f"files and commits differ: {sorted(visible ^ named)}")
+        named = {path for time in self.completed for path in self._named(time)} - self.cleaned
+        if visible - self.cleaned != named:
+            self._say(f"files and commits differ: {sorted((visible - self.cleaned) ^ named)}")
         left = [path for path in there if path.startswith((f"{ROBUST}/", f"{TEMP}/", f"{HEARTBEATS}/"))]
         if left:
             self._say(f"left behind: {left}")
@@ -249,6 +303,16 @@ class Auditor:
             if found is not None and found.action in WRITES and found.time not in self.completed:
                 self._say(f"{path} is pending, and nobody is left who could end it")
 
+    def _are_written_once(self, told: Iterable[Told]) -> None:
+        """Of all runs of a job that said so one has written, and none if none was told so."""
+        runs = [one for one in told if one.write_id]
+        for job in {one.write_id for one in runs}:
+            mine = {one.nonce for one in runs if one.write_id == job and one.nonce}
+            times = sorted(time for time in self.completed if self._deciders[time] in mine)
+            said = [one.name for one in runs if one.write_id == job and one.outcome == "committed"]
+            if len(times) > 1 or (said and not times):
+                self._say(f"{job} is written by {times}, as told to {said}")
+
     def _is_so(self, one: Told, of_its_name: list[Told]) -> None:
         """What a driver was told is what became of its write, and not of another one of the same time."""
         assert one.instant is not None
@@ -262,6 +326,14 @@ class Auditor:
             self._say(f"{one.name} was told that {one.instant} is committed")
         if one.outcome == "failed" and durable:
             self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
+
+
+def _group(path: str) -> str:
+    """The partition and the file group that a data file lies in."""
+    partition, _, text = path.rpartition("/")
+    name = BaseFileName.parse(text)
+    assert name is not None
+    return joined(partition, name.file_id)
 
 
 def _write_of(told: Told) -> tuple[str | None, str]:

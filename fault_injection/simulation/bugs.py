@@ -17,7 +17,16 @@ from greenlet import getcurrent
 
 from fault_injection.simulation import actors
 from fault_injection.simulation.stores import SimulatedBucket, SimulatedDisk, StagedBytes
-from sparkrobust.coordinator import conflicts, forward, locking, redo, rollback, services, transaction
+from sparkrobust.coordinator import (
+    conflicts,
+    forward,
+    locking,
+    planned,
+    redo,
+    rollback,
+    services,
+    transaction,
+)
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.core import decision
@@ -372,3 +381,23 @@ def _who_loses_the_lock_goes_on(stack: ExitStack) -> None:
 def _executed_by_two(stack: ExitStack) -> None:
     """Nobody asks whether another one executes the plan of a table service."""
     _put(stack, services, "_refuse_if_alive", lambda table, plan: None)
+
+
+@_bug
+def _groups_that_are_gone_are_not_missed(stack: ExitStack) -> None:
+    """A write whose keys were in files that a cleaner took away takes them for new."""
+    real = planned.look_beside
+    _put(stack, transaction, "look_beside", lambda table, plan, found: real(table, plan, {}))
+
+
+@_bug
+def _what_is_archived_is_forgotten(stack: ExitStack) -> None:
+    """Only what is on the active timeline stands in the way of a write."""
+    _put(stack, planned, "_may_be_archived", lambda table, plan: False)
+    _put(stack, transaction, "look_beside", lambda table, plan, found: None)
+
+
+@_bug
+def _staged_commits_are_removed_unread(stack: ExitStack) -> None:
+    """Nobody throws the uploads of commit files away that came to nothing."""
+    _put(stack, Control, "_discard_commits", lambda self, paths, published: None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fault_injection.simulation.actors import Told
-from fault_injection.simulation.audit import AnyStorage, Auditor
+from fault_injection.simulation.audit import AnyStorage, Auditor, Snapshot
 from fault_injection.simulation.services import Services
 from fault_injection.simulation.sharing import ManyWriters
 from sparkrobust.core.instant import WRITES, Action, State
@@ -18,9 +18,9 @@ from sparkrobust.core.names import (
     RECORD_KEY,
     TIMELINE,
     BaseFileName,
+    joined,
     parse_instant_file,
 )
-from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 from sparkrobust.formats.rollback import RollbackPlan
 
 Rows = dict[str, str]
@@ -47,7 +47,6 @@ class RowAuditor(Auditor):
         """What a reader has to see by now."""
         self._newest: dict[tuple[str, str], tuple[str, str]] = {}
         """File group → instant and path of its newest committed file."""
-        self._replaced: set[tuple[str, str]] = set()
         self._rows: dict[str, list[tuple[str, str]]] = {}
         self._beats: dict[str, int] = {}
         self._owners: dict[str, str] = {}
@@ -77,7 +76,7 @@ class RowAuditor(Auditor):
         found = parse_instant_file(path.rpartition("/")[2])
         assert found is not None
         if len(self.completed) > before:
-            self._committed(found.time, path)
+            self._committed(found.time)
         if found.action is Action.ROLLBACK and found.state is State.REQUESTED:
             self._planned(path)
         elif found.state is State.REQUESTED:
@@ -144,26 +143,24 @@ class RowAuditor(Auditor):
 
     def _rows_of(self, path: str) -> list[tuple[str, str]]:
         if path not in self._rows:
-            try:
-                table = pq.read_table(
-                    io.BytesIO(self._read(path)), columns=[RECORD_KEY, "by"], use_threads=False
-                )
-            except pa.ArrowException as error:
-                self._say(f"{path} is visible, and torn: {error}")
-            keys, by = (column.to_pylist() for column in table.columns)
-            self._rows[path] = list(zip(keys, by, strict=True))
+            self._rows[path] = self._parsed(path, self._read(path))
         return self._rows[path]
 
-    def _committed(self, instant: str, path: str) -> None:
+    def _parsed(self, path: str, data: bytes) -> list[tuple[str, str]]:
+        try:
+            table = pq.read_table(io.BytesIO(data), columns=[RECORD_KEY, "by"], use_threads=False)
+        except pa.ArrowException as error:
+            self._say(f"{path} is visible, and torn: {error}")
+        keys, by = (column.to_pylist() for column in table.columns)
+        return list(zip(keys, by, strict=True))
+
+    def _committed(self, instant: str) -> None:
         """A write became part of the table: its rows come on top of all that were there, and nothing else."""
         self._is_nobody_elses(instant)
         nonce = self._deciders[instant]
         (told,) = (told for told in self._told if told.nonce == nonce)
         if told.replaces:
             self._expected = {}
-            groups = ReplaceCommitMetadata.from_bytes(self._read(path), path=path)
-            for partition, ids in groups.partition_to_replace_file_ids.items():
-                self._replaced |= {(partition, file_id) for file_id in ids}
         self._expected |= told.rows
         for file in self.decided[instant].files:
             partition, _, text = file.final_path.rpartition("/")
@@ -174,12 +171,29 @@ class RowAuditor(Auditor):
         self._compare(told)
 
     def _compare(self, told: Told) -> None:
+        rows = (row for path in self._latest() for row in self._rows_of(path))
+        self._must_be(rows, self._expected, f"since {told.name} is committed")
+
+    def _latest(self) -> list[str]:
+        """The files that the table is made of."""
+        groups = self._newest.items()
+        return [path for group, (_, path) in groups if joined(*group) not in self.replaced]
+
+    def _must_be(self, rows: Iterable[tuple[str, str]], expected: Mapping[str, str], when: str) -> None:
         found: Rows = {}
-        for group, (_, path) in self._newest.items():
-            for key, by in self._rows_of(path) if group not in self._replaced else ():
-                if key in found:
-                    self._say(f"since {told.name}, {key} stands twice, by {found[key]} and {by}")
-                found[key] = by
-        if found != self._expected:
-            wrong = sorted(found.items() ^ self._expected.items())
-            self._say(f"since {told.name} is committed, rows are not what was written: {wrong}")
+        for key, by in rows:
+            if key in found:
+                self._say(f"{when}, {key} stands twice, by {found[key]} and {by}")
+            found[key] = by
+        if found != expected:
+            wrong = sorted(found.items() ^ expected.items())
+            self._say(f"{when}, rows are not what was written: {wrong}")
+
+    # -- readers -------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(paths=frozenset(self._latest()), rows=dict(self._expected))
+
+    def _are_whole(self, snapshot: Snapshot, files: Mapping[str, bytes]) -> None:
+        rows = (row for path, data in files.items() for row in self._parsed(path, data))
+        self._must_be(rows, snapshot.rows, "to a reader")

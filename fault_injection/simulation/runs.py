@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fault_injection.faults import Fault
-from fault_injection.simulation.actors import (
-    Pipelines,
-    Told,
+from fault_injection.simulation.actors import Pipelines, Told
+from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
+from fault_injection.simulation.others import (
     archiver,
+    cleaner,
     foreign_rollback,
     forgets,
+    reader,
     recoverer,
     rollbacker,
 )
-from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
 from fault_injection.simulation.row_audit import RowAuditor
 from fault_injection.simulation.scenarios import CALM, DIRECT, SCENARIOS, Scenario
 from fault_injection.simulation.scheduler import Choices, Rates, Stuck, World
@@ -32,6 +33,7 @@ from sparkrobust.storage.memory import MemoryStorage
 
 _OPTIONS = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
 _worlds = itertools.count()
+_WRITERS = ("writer", "job")
 _STEPS_OF_CHAOS = 1500
 _STEPS_TO_END = 4000
 
@@ -44,6 +46,7 @@ class Report:
     store: str
     violation: str | None = None
     steps: int = 0
+    steps_of_founders: int = 0
     steps_before_peace: int = 0
     told: list[Told] = field(default_factory=list)
     injected: dict[Fault, int] = field(default_factory=dict)
@@ -95,6 +98,7 @@ def run(
         pipelines = many = ManyWriters(world, lambda: storage, story.settings, sharing)
         services = Services(many)
         auditor = RowAuditor(storage, read, many, services)
+        many.cleaned = auditor.cleaned
     auditor.look()
     world.look = auditor.look
     pipelines.is_closed = auditor.closed.__contains__
@@ -103,6 +107,7 @@ def run(
         for number in range(story.founders):
             world.spawn(f"founder {number}", pipelines.write(f"founder {number}"))
             world.run(steps=_STEPS_TO_END)
+        report.steps_of_founders = world.steps
         _begin(world, pipelines, services, auditor, story)
         # Writers, and others who take them for dead, while calls fail and processes die.
         world.rates = story.rates
@@ -111,6 +116,9 @@ def run(
         report.steps_before_peace = world.steps
         world.planned = {}
         _peace(world, pipelines, services)
+        if story.is_read or not story.has_archivers:
+            # Archivers that need not wait for anything take away what readers go by.
+            _read(world, pipelines, auditor)
         auditor.close(pipelines.told)
         _errors_of(world)
     except (Violation, Stuck) as violation:
@@ -138,24 +146,29 @@ def _store(world: World, story: Scenario) -> tuple[AnyStorage, Callable[[str], b
 def _begin(
     world: World, pipelines: Pipelines, services: Services | None, auditor: Auditor, story: Scenario
 ) -> None:
+    waits, archived = story.is_read, auditor.archived.add
     for number, (what, begins) in enumerate(story.actors, 1):
         name = f"{what} {number}"
         others = [actor for actor in world.actors if "archiver" not in actor.name]
         function: Callable[[], object] = {
             "writer": pipelines.write(name),
+            "job": pipelines.write(name, write_id="job"),
             "rollback": rollbacker(pipelines),
             "recover": recoverer(pipelines),
-            "archiver": archiver(pipelines, own=True, announce=auditor.archived.add),
-            "foreign archiver": archiver(pipelines, own=False, announce=auditor.archived.add),
+            "reader": reader(pipelines, auditor),
+            "cleaner": cleaner(pipelines, announce=auditor.cleaned.add),
+            "archiver": archiver(pipelines, own=True, waits=waits, announce=archived),
+            "foreign archiver": archiver(pipelines, own=False, waits=waits, announce=archived),
             "hudi": foreign_rollback(pipelines, announce=auditor.unmarked.add),
             "forget": forgets(pipelines),
             **(services.by_name if services else {}),
         }[what]
         actor = world.spawn(name, function)
         actor.asleep = begins
-        if what == "writer" and story.settings.overwrite:
-            # Two writers that overwrite at once need a lock; others may take this one for dead.
-            before = [one for one in others if one.name.startswith("writer")]
+        alone = what == "job" and services is None
+        if alone or (what in _WRITERS and story.settings.overwrite):
+            # Two runs of a job, or two that overwrite, need a lock; others may take this one for dead.
+            before = [one for one in others if one.name.startswith(_WRITERS)]
             actor.ready = lambda before=before: not any(one.alive for one in before)
         if story.time_stands:
             # One after the other, and what is left of one meets the next.
@@ -181,6 +194,14 @@ def _peace(world: World, pipelines: Pipelines, services: Services | None) -> Non
         world.run(steps=_STEPS_TO_END)
         if not last.ended or pipelines.told[-1].outcome != "committed":
             raise Violation(f"a write in peace did not succeed: {pipelines.told[-1].error or last.error!r}")
+
+
+def _read(world: World, pipelines: Pipelines, auditor: Auditor) -> None:
+    """The table can be read, and is what it has to be."""
+    last = world.spawn("last reader", reader(pipelines, auditor))
+    world.run(steps=_STEPS_TO_END)
+    if last.error is not None:
+        raise Violation(f"a reader in peace did not succeed: {last.error!r}")
 
 
 def _errors_of(world: World) -> None:

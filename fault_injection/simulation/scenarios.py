@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fault_injection.faults import Fault
 from fault_injection.simulation.actors import Settings, Sharing
-from fault_injection.simulation.scheduler import Choices, Rates
+from fault_injection.simulation.scheduler import Choices, Patience, Rates
 from sparkrobust.core.conflicts import Strategy
 
 STORES = {"disk": "publish", "bucket": "complete", "copy": "copy"}
@@ -35,6 +35,15 @@ class Scenario:
     time_stands: bool = False
     """The clock does not go on: a time may come again that the timeline knows no more."""
 
+    @property
+    def is_read(self) -> bool:
+        """Somebody goes by what a reader sees, as a writer does who updates rows."""
+        return self.settings.sharing is not None or any(what == "reader" for what, _ in self.actors)
+
+    @property
+    def has_archivers(self) -> bool:
+        return any("archiver" in what for what, _ in self.actors)
+
 
 def drawn(choices: Choices) -> Scenario:
     """Any world."""
@@ -46,20 +55,29 @@ def drawn(choices: Choices) -> Scenario:
         speculation=choices.among([0.0, 0.3, 1.0]),
         reuse=choices.happens(0.7),
         overwrite=choices.among([0.0, 0.0, 0.4]),
+        counted=choices.among([0.0, 0.5]),
         lock_expires=choices.among([None, None, 1.0, 4.0]),
         pulse_ms=choices.among([300, 2000, 60_000]),
         even_alive=choices.happens(0.5),
     )
-    actors = [("writer", 0)]
+    writer = choices.among(["writer", "writer", "job"])
+    actors = [(writer, 0)]
     for _ in range(choices.among([0, 1, 2, 3, 5])):
-        what = choices.among(["writer", "writer", "rollback", "recover"])
+        what = choices.among([writer, "writer", "rollback", "recover"])
         actors.append((what, choices.random.randint(0, choices.among([120, 400]))))
-    for _ in range(choices.among([0, 0, 1, 3])):
-        what = choices.among(["archiver", "foreign archiver"])
-        actors.append((what, choices.random.randint(50, 600)))
+    actors += _besides(choices, writer)
     if choices.happens(0.2):
         actors.append(("hudi", 0))
     return Scenario(store=store, rates=rates, settings=settings, actors=tuple(actors))
+
+
+def _besides(choices: Choices, writer: str) -> Iterator[tuple[str, int]]:
+    """Who reads the table, and who tidies it up."""
+    for _ in range(choices.among([0, 0, 1, 3])):
+        yield choices.among(["reader", "cleaner"]), choices.random.randint(0, 600)
+    # Of a job these would have to leave what it is known by; tests of the archived timeline see to that.
+    for _ in range(choices.among([0, 0, 1, 3]) if writer != "job" else 0):
+        yield choices.among(["archiver", "foreign archiver"]), choices.random.randint(50, 600)
 
 
 def _rates(choices: Choices) -> Rates:
@@ -177,6 +195,7 @@ def many_writers(choices: Choices) -> Scenario:
         speculation=among([0.0, 0.3]),
         reuse=choices.happens(0.7),
         overwrite=among([0.0, 0.0, 0.3]),
+        counted=among([0.0, 0.5]),
         pulse_ms=among([300, 1000]),
         even_alive=False,
         sharing=Sharing(
@@ -190,9 +209,11 @@ def many_writers(choices: Choices) -> Scenario:
         ),
     )
     latest = among([0, 100])
-    actors = [("writer", between(0, latest)) for _ in range(among([2, 3, 5]))]
+    writer = among(["writer", "writer", "job"])
+    actors = [(among([writer, "writer"]), between(0, latest)) for _ in range(among([2, 3, 5]))]
     for _ in range(among([0, 1, 2])):
         actors.append((among(["rollback", "recover"]), between(0, 600)))
+    actors += _besides(choices, writer)
     return Scenario(
         store=among(list(STORES)),
         rates=rates,
@@ -257,6 +278,24 @@ def overtaken(choices: Choices) -> Scenario:
     )
 
 
+def cleaned_while_asleep(choices: Choices) -> Scenario:
+    """Writers and readers fall asleep before they look for files, and meanwhile these are cleaned away."""
+    made, among, between = many_writers(choices), choices.among, choices.random.randint
+    sharing = Sharing(lock_seconds=10.0, shared_keys=0.4, retries=among([0, 2]))
+    later = ["cleaner", "cleaner", "reader", "archiver"]
+    return replace(
+        made,
+        rates=Rates(sleepy=among(["pause", "pause", "list p", "read p"]), longest_freeze=1200),
+        settings=replace(made.settings, overwrite=among([0.0, 0.3]), speculation=0.0, sharing=sharing),
+        founders=3,
+        actors=(
+            ("archiver", between(0, 60)),
+            *(("writer", between(30, 300)) for _ in range(4)),
+            *((among(later), between(100, 1200)) for _ in range(5)),
+        ),
+    )
+
+
 def services(choices: Choices) -> Scenario:
     """RFC-71's compaction, scheduled between the plan and the commit of a write; and clusterings."""
     made, between = many_writers(choices), choices.random.randint
@@ -304,6 +343,7 @@ SCENARIOS: dict[str, Callable[[Choices], Scenario]] = {
     "one-new-key": one_new_key,
     "one-row": one_row,
     "overtaken": overtaken,
+    "cleaned-while-asleep": cleaned_while_asleep,
     "services": services,
     "thieves": thieves,
 }
@@ -335,38 +375,85 @@ DIRECT: dict[str, Callable[[Choices], Scenario]] = {
 # -- calm worlds, for faults at one call each --------------------------------------------------------------
 
 
-def _calm(store: str, *actors: str, dies: str = "", **settings: Any) -> Callable[[Choices], Scenario]:
-    """Nothing goes wrong by itself, but that the first writer may die before a certain call."""
+def _calm(
+    store: str,
+    *actors: str,
+    dies: str = "",
+    patient: tuple[Patience, ...] = (),
+    founders: int = 0,
+    apart: int = 400,
+    **settings: Any,
+) -> Callable[[Choices], Scenario]:
+    """Nothing goes wrong by itself, but that the first one may die, or others wait, before a certain call."""
 
     def story(choices: Choices) -> Scenario:
         plain = Settings(most_slots=2, most_files=2, speculation=0.0, bulk=0.0)
         return Scenario(
             store=store,
-            rates=Rates(fate=("writer 1", dies) if dies else ()),
+            rates=Rates(fate=(f"{actors[0]} 1", dies) if dies else (), patient=patient),
             settings=replace(plain, **settings),
-            actors=tuple((actor, 400 * number) for number, actor in enumerate(actors)),
+            actors=tuple((actor, apart * number) for number, actor in enumerate(actors)),
+            founders=founders,
         )
 
     return story
 
 
+_ALONE: dict[str, dict[str, Any]] = {
+    "write": {"actors": ("writer",)},
+    "write of counted rows": {"actors": ("writer",), "counted": 1.0},
+    "bulk insert": {"actors": ("writer",), "bulk": 1.0},
+    "write with speculation": {"actors": ("writer",), "speculation": 1.0},
+    "overwrite": {"actors": ("writer", "writer"), "overwrite": 1.0},
+    "rollback": {"actors": ("writer", "rollback"), "dies": "/finalize"},
+    "rolling forward": {"actors": ("writer", "writer"), "dies": "<publish> p"},
+    "rolling forward an overwrite": {
+        "actors": ("writer", "rollback"), "dies": "<publish> .hoodie", "overwrite": 1.0,
+    },
+    "recovery": {"actors": ("writer", "recover"), "dies": "/finalize"},
+    "recovery of counted rows": {"actors": ("writer", "recover"), "dies": "/decision", "counted": 1.0},
+    "recovery of a decided write": {"actors": ("writer", "recover"), "dies": "<publish> .hoodie"},
+    "recovery by the next run of a job": {"actors": ("job", "job"), "dies": "/finalize"},
+    "a job that runs twice": {"actors": ("job", "job")},
+    "sweeping": {"actors": ("writer", "writer"), "dies": ".hoodie/.temp"},
+    "reading and cleaning": {"actors": ("writer", "writer", "reader", "cleaner"), "overwrite": 1.0},
+}  # fmt: skip
+"""Of writers that know of nobody."""
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "write": {"actors": ("writer",)},
+    "conflict": {
+        "actors": ("writer", "writer"), "apart": 40,
+        "patient": (Patience(who="writer 1.0.0", call=("put_if_absent", "/cm/"), until="writer 2"),),
+    },
+    "slots done again": {
+        "actors": ("writer", "writer"), "apart": 40, "retries": 1,
+        "patient": (Patience(who="writer 2.0.0", call=("put_if_absent", "/cm/"), until="writer 1"),),
+    },
+    "rollback": {"actors": ("writer", "rollback"), "dies": "/finalize"},
+    "rolling forward": {"actors": ("writer", "writer"), "dies": "<publish> p", "retries": 1},
+    "recovery": {"actors": ("writer", "recover"), "dies": "/finalize"},
+    "a job that runs twice at once": {"actors": ("job", "job"), "apart": 40},
+}  # fmt: skip
+"""Of writers that share a lock and update the same rows, after a write that made them."""
+
+
+def _calm_of(
+    store: str, *, shared: bool, actors: tuple[str, ...], **how: Any
+) -> Callable[[Choices], Scenario]:
+    if "dies" in how:
+        how["dies"] = how["dies"].replace("<publish>", STORES[store])
+    if shared:
+        sharing = Sharing(shared_keys=1.0, retries=how.pop("retries", 0))
+        how |= {"founders": 1, "sharing": sharing, "pulse_ms": 300, "even_alive": False}
+    return _calm(store, *actors, **how)
+
+
 CALM: dict[str, Callable[[Choices], Scenario]] = {
-    f"{name} on a {store}": _calm(store, *actors, **how)
-    for store, publish in STORES.items()
-    for name, actors, how in (
-        ("write", ("writer",), {}),
-        ("bulk insert", ("writer",), {"bulk": 1.0}),
-        ("write with speculation", ("writer",), {"speculation": 1.0}),
-        ("overwrite", ("writer", "writer"), {"overwrite": 1.0}),
-        ("rollback", ("writer", "rollback"), {"dies": "/finalize"}),
-        ("rolling forward", ("writer", "writer"), {"dies": f"{publish} p"}),
-        (
-            "rolling forward an overwrite",
-            ("writer", "rollback"),
-            {"dies": f"{publish} .hoodie", "overwrite": 1.0},
-        ),
-        ("recovery", ("writer", "recover"), {"dies": "/finalize"}),
-        ("recovery of a decided write", ("writer", "recover"), {"dies": f"{publish} .hoodie"}),
-        ("sweeping", ("writer", "writer"), {"dies": ".hoodie/.temp"}),
+    f"{name}{' under a shared lock' if shared else ''} on a {store}": _calm_of(
+        store, shared=shared, **dict(how)
     )
+    for store in STORES
+    for shared, stories in ((False, _ALONE), (True, _SHARED))
+    for name, how in stories.items()
 }

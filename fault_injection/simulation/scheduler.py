@@ -91,6 +91,8 @@ class Actor:
     awake: bool = True
     """It was not frozen since its last step."""
     call: str = ""
+    waits_for: Actor | None = None
+    """Whose end it sleeps until."""
     maker: Actor | None = None
     """The process that this one is a thread of."""
     stopped: bool = False
@@ -119,6 +121,15 @@ class Actor:
         return possible | self._other.keys() if self._other else possible
 
 
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """Who is about to make a call (by its parts) sleeps until another one has ended."""
+
+    who: str
+    call: tuple[str, ...]
+    until: str
+
+
 @dataclass
 class Rates:
     """How often what goes wrong."""
@@ -132,6 +143,8 @@ class Rates:
     """Who is about to make a call like this one dies every other time."""
     fate: tuple[str, ...] = ()
     """Who (by name) dies before which call of his (by its parts), the first time."""
+    patient: tuple[Patience, ...] = ()
+    """Each of them once."""
 
 
 class SimulatedClock(Clock):
@@ -212,6 +225,7 @@ class World:
         """The store may be another one since the last look."""
         self.late: list[tuple[str, str, Callable[[], Any]]] = []
         """What is still on its way: whose it is, what, and what it does."""
+        self._granted: set[Patience] = set()
         self.planned: dict[int, Fault] = {}
         """Faults at the calls of certain steps."""
         self.watches = False
@@ -323,6 +337,8 @@ class World:
         for actor in self._living:  # whoever is asked may begin another one
             if not actor.alive:
                 gone += 1
+            elif actor.waits_for is not None and actor.waits_for.alive:
+                continue
             elif actor.asleep:
                 sleepers.append(actor)
             elif not (actor.maker is not None and actor.maker.asleep) and (
@@ -350,9 +366,21 @@ class World:
                 actor.asleep = self.choices.random.randint(1, self.rates.longest_freeze)
                 return
             actor.awake = True
+            if self._waits(actor):
+                return
             self._step(actor, self._fault(actor))
         if self._touched:
             self.look()
+
+    def _waits(self, actor: Actor) -> bool:
+        """Whether somebody has to end before this one makes its call."""
+        for wish in self.rates.patient:
+            mine = wish.who == actor.name and all(part in actor.call for part in wish.call)
+            if mine and wish not in self._granted:
+                self._granted.add(wish)
+                actor.waits_for = next(other for other in self.actors if other.name == wish.until)
+                return True
+        return False
 
     def _fault(self, actor: Actor) -> Fault:
         possible = actor.may_meet

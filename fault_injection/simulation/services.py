@@ -73,7 +73,7 @@ class Services:
 
     def _scheduled(self, table: HudiTable, action: Action, *, removable: bool) -> Instant | None:
         """Under the lock, with file groups that no other plan has."""
-        with locked(table, f"scheduling of a {action.value}"):
+        with locked(table, f"scheduling of a {action.value}") as grip:
             table.reload()
             plans = [one for one in table.timeline.pending if work_of(one) not in (None, Work.INGESTION)]
             taken = {group for plan in plans for group in table.groups_in_plan(plan) or ()}
@@ -85,8 +85,11 @@ class Services:
             time = next_time(table.clock, table.config, table.timeline.newest_time)
             plan = Instant(time=time, action=action, state=State.REQUESTED)
             group = self.writers.world.choices.among(free)
-            self.groups[plan.time] = group
             table.storage.put_if_absent(instant_file(plan), plan_of(action, group, removable=removable))
+            if not grip.is_held():  # it may have come too late for a write that others have decided
+                table.storage.delete(instant_file(plan))
+                return None
+            self.groups[plan.time] = group
             return plan
 
     def _execute(self, table: HudiTable, plan: Instant) -> None:

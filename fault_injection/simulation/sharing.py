@@ -6,12 +6,12 @@ them overwrites, or inserts a second time, is there to be found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from fault_injection.simulation.actors import Pipelines, Settings, Sharing, Told
+from fault_injection.simulation.actors import Pipelines, Planned, Settings, Sharing, Told
 from fault_injection.simulation.scheduler import World
 from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.table import HudiTable
@@ -23,6 +23,7 @@ from sparkrobust.core.markers import Terms
 from sparkrobust.core.redo import Reads
 from sparkrobust.core.view import BaseFile
 from sparkrobust.core.write_status import OperationType
+from sparkrobust.errors import FileGoneError
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.handles import work
 from sparkrobust.handles.base_file import matching_keys
@@ -69,6 +70,8 @@ class ManyWriters(Pipelines):
     ) -> None:
         super().__init__(world, storage, settings)
         self.sharing = sharing
+        self.cleaned: Container[str] = ()
+        """Files that a cleaner has deleted."""
         self._works: dict[str, _Work] = {}
         """What each write was planned to do."""
 
@@ -114,47 +117,52 @@ class ManyWriters(Pipelines):
 
     # -- a write -----------------------------------------------------------------------------------------
 
-    def write(self, name: str) -> Callable[[], Told]:
+    def write(self, name: str, write_id: str = "") -> Callable[[], Told]:
         """A driver that writes once, and a few times more if others were faster."""
 
         def driver() -> Told:
             for number in range(self.sharing.retries + 1):
-                told = super(ManyWriters, self).write(f"{name} again {number}" if number else name)()
+                this = f"{name} again {number}" if number else name
+                told = super(ManyWriters, self).write(this, write_id)()
                 if told.outcome != "failed" or not told.retry:
                     break
             return told
 
         return driver
 
-    def _planned(self, table: HudiTable, told: Told) -> tuple[Transaction, int, bool]:
+    def _planned(self, table: HudiTable, told: Told) -> Planned:
         mine = self._works[told.name] = self._work(table, told)
-        return Transaction(table, mine.terms), len(mine.slots), False
+        return Planned(transaction=Transaction(table, mine.terms), slots=len(mine.slots), found=mine.found)
 
     def _work(self, table: HudiTable, told: Told) -> _Work:
         """What the rows come to, by the table as it is now."""
         choices = self.world.choices
+        self.world.pause()  # while Spark makes the rows, others go on
         partition = f"p{choices.random.randrange(self.sharing.partitions)}"
         keys = [f"{told.name}'s"] if choices.happens(0.7) else []
         if not keys or choices.happens(self.sharing.shared_keys):
             keys.append(f"shared in {partition}")
         told.rows = dict.fromkeys(keys, told.name)
-        terms = self._terms(table, told.name)
+        terms = self._terms(table, told)
         told.replaces = terms.replaces_table
-        slots = tuple(self._slots(table, partition, keys, replaces=told.replaces))
+        files = [] if told.replaces else table.base_files([partition])
+        found = {partition: {base.file_id for base in files}}
+        slots = tuple(self._slots(table, files, partition, keys))
         return _Work(
             terms=terms,
             slots=tuple(slot for slot, _ in slots),
             keys=tuple(tuple(mine) for _, mine in slots),
             by=told.name,
+            found={} if told.replaces else found,
         )
 
     def _slots(
-        self, table: HudiTable, partition: str, keys: list[str], *, replaces: bool
+        self, table: HudiTable, files: list[BaseFile], partition: str, keys: list[str]
     ) -> Iterator[tuple[Slot, list[str]]]:
         """Each key goes to the file that has it; a new one into any file, or one of its own."""
         choices, new = self.world.choices, list(keys)
         found: list[tuple[BaseFile, list[str]]] = []
-        for base in [] if replaces else table.base_files([partition]):
+        for base in files:
             held = [keys[at] for at in matching_keys(table.storage, base, pa.array(keys)).to_pylist()]
             new = [key for key in new if key not in held]
             found.append((base, held))
@@ -214,7 +222,10 @@ class ManyWriters(Pipelines):
         over = self.is_closed(plan.control.path)
         (result,) = work.run(plan, attempt, iter(rows.to_batches()))
         if result.problem:
-            raise AssertionError(f"attempt {attempt.token}: {result.problem}")
+            name, message, path = result.problem
+            if name != FileGoneError.__name__ or path not in self.cleaned:
+                raise AssertionError(f"attempt {attempt.token}: {result.problem}")
+            raise FileGoneError(message, path=path)
         if over and not result.reused:
             raise AssertionError(f"attempt {attempt.token} looked after the gate was closed, and wrote")
         return result
@@ -229,6 +240,8 @@ class _Work:
     keys: tuple[tuple[str, ...], ...]
     """Of each slot."""
     by: str
+    found: dict[str, set[str]]
+    """The file groups of the partitions that were looked at."""
 
     @property
     def changed(self) -> list[FileGroup]:

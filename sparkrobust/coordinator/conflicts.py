@@ -29,8 +29,22 @@ from sparkrobust.storage.contract import NotFoundError
 
 SERVICE_CONFLICT = "conflict-with-service"
 """The kind of a conflict that trying again does not get past: the table service has to be run, or ended."""
+TRY_AGAIN = (
+    "a retry helps: it starts from the table as it is now; "
+    "hoodie.write.num.retries.on.conflict.failures lets a write try again by itself"
+)
 _SHOWN = 3
 """Of each conflict's file groups, and of the conflicts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Other writes when a write was requested, of whom only older ones are ever archived while it runs."""
+
+    completed: tuple[Instant, ...]
+    """Since it was planned."""
+    pending: frozenset[InstantTime]
+    """Of those that were requested before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +57,8 @@ class Plan:
     begun: Begun
     seen: frozenset[InstantTime] | None = None
     """The completed writes that it was planned with, where its driver is the one that planned it."""
+    beside: Beside | None = None
+    """Who had written, or was about to, when the write was requested; the same driver knows."""
     made_from: Mapping[FileGroup, str] = field(default_factory=dict)
     """Of the file groups that were done again while it ran, the instants of the files that they come from."""
 
@@ -111,7 +127,9 @@ def completed_since(table: HudiTable, plan: Plan) -> list[Instant]:
     # only one that was pending too is asked about: by its time, which may be another action's.
     unseen = timeline.completed_times - seen
     pending = timeline.completed_at(seen & plan.begun.pending)
+    before = plan.beside.completed if plan.beside else ()
     return [
+        *(other for other in before if timeline.is_past(other.time)),
         *completed_candidates(table.coordination.strategy, pending, plan.begun),
         *timeline.completed_at(unseen),
     ]
@@ -149,15 +167,20 @@ def _workload(table: HudiTable, pending: Instant) -> CommitMetadata:
         return CommitMetadata()
 
 
-def _of_commit(instant: Instant, metadata: CommitMetadata) -> Taken:
+def groups_of(metadata: CommitMetadata) -> frozenset[FileGroup]:
+    """The file groups that a write has changed, made, or taken away."""
     groups = {group_of(stat) for stat in metadata.write_stats if stat.file_id}
     if isinstance(metadata, ReplaceCommitMetadata):
         replaced = metadata.partition_to_replace_file_ids.items()
         groups |= {(partition, file_id) for partition, ids in replaced for file_id in ids}
+    return frozenset(groups)
+
+
+def _of_commit(instant: Instant, metadata: CommitMetadata) -> Taken:
     by = metadata.operation_type.value.lower() if metadata.operation_type else "a write"
     if WRITER in metadata.extra_metadata:
         by += f" by {metadata.extra_metadata[WRITER]}"
-    return Taken(instant=instant, groups=frozenset(groups), by=by)
+    return Taken(instant=instant, groups=groups_of(metadata), by=by)
 
 
 def _refuse(table: HudiTable, plan: Plan, conflicts: list[Conflict]) -> None:
@@ -191,8 +214,7 @@ def _error(table: HudiTable, plan: Plan, told: str, *, with_service: bool) -> Co
         kind=SERVICE_CONFLICT if with_service else "conflict",
         hint="a retry helps when the table service is completed or rolled back"
         if with_service
-        else "a retry helps: it starts from the table as it is now; "
-        "hoodie.write.num.retries.on.conflict.failures lets a write try again by itself",
+        else TRY_AGAIN,
     )
 
 

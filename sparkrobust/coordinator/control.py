@@ -18,7 +18,7 @@ from sparkrobust.core.control_object import Kind
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
 from sparkrobust.core.names import COMMITTING, ControlFolder, heartbeat_file, marker_folder
-from sparkrobust.core.written import StagedFile, WrittenFile
+from sparkrobust.core.written import StagedFile, WrittenFile, path_of_upload
 from sparkrobust.errors import (
     CorruptTableError,
     FencedError,
@@ -171,6 +171,16 @@ class Control:
     def is_compared(self) -> bool:
         return self.storage.stat(self.folder.compared) is not None
 
+    def stage_commit(self, path: str, content: bytes) -> StagedFile:
+        """The file by which the write is going to be completed, where nobody looks yet."""
+        storage, name = self.storage, self.folder.staged_commit(self._table.ids.nonce())
+        with storage.stage(self.folder.path, name, path) as writer:
+            if storage.staging.needs_its_token:
+                # Like a begin marker: if nothing comes of the upload, who cleans up finds it by this.
+                storage.put(f"{self.folder.path}/{name}", writer.token.encode())
+            writer.write(content)
+            return writer.finish()
+
     # -- the decision ------------------------------------------------------------------------------------
 
     def decision(self) -> Decision | None:
@@ -275,11 +285,24 @@ class Control:
             # the gate; a commit could follow on one that is still there when the decision is gone.
             storage.delete(folder.gate)
             found = [info.path for info in storage.walk(folder.path)]
+            self._discard_commits(found, published)
             if not published:
                 self._discard_completed(found)
             storage.delete_all([path for path in found if path != folder.decision])
         storage.delete_tree(folder.path)
         storage.delete(heartbeat_file(folder.instant))
+
+    def _discard_commits(self, paths: Iterable[str], published: Collection[str]) -> None:
+        """Throw away the uploads of commit files by which the write was not completed."""
+        if not self.storage.staging.needs_its_token:
+            return
+        staged = [path for path in paths if self.folder.is_staged_commit(path)]
+        # Most often there is one, by which it was: of that nothing is left.
+        for path in staged if len(staged) > 1 or not published else ():
+            with contextlib.suppress(NotFoundError, CorruptTableError):
+                token = self.storage.read(path).decode(errors="replace")
+                if self.folder.is_timeline_file(path_of_upload(token)):
+                    self.storage.discard(token)
 
     def _discard_completed(self, paths: Iterable[str]) -> None:
         """Throw away the uploads that completion markers tell of.

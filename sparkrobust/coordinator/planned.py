@@ -3,26 +3,115 @@
 A write is held against others by the file groups that both change.  What concerns all groups is looked at
 here, under the lock: the table's keys, partitions and columns may have become others, and a write that this
 one was planned from may have been taken back.
+
+To plan a write may take long: between the look at the timeline and that at the files Spark makes the rows.
+Meanwhile a cleaner may have taken away files of which others have made newer ones, so that there seem to be
+none of their group; and an archiver what those others committed.  Of what was requested before a write it
+may do so even while that runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeAlias
 
-from sparkrobust.coordinator.conflicts import Plan, completed_since, table_changed
+from sparkrobust.coordinator.conflicts import (
+    TRY_AGAIN,
+    Beside,
+    Plan,
+    completed_since,
+    group_of,
+    groups_of,
+    table_changed,
+)
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.core.instant import Instant
+from sparkrobust.core.instant import Instant, InstantTime
 from sparkrobust.core.markers import Terms
-from sparkrobust.core.names import BaseFileName
+from sparkrobust.core.names import HISTORY, BaseFileName, instant_file
 from sparkrobust.core.table_config import TableConfig
-from sparkrobust.core.write_status import OperationType, WriteStat
-from sparkrobust.errors import CommitOutcome, ConflictError
+from sparkrobust.core.write_status import NEW_FILE_GROUP, OperationType, WriteStat
+from sparkrobust.errors import (
+    CommitOutcome,
+    ConflictError,
+    CorruptTableError,
+    FileGoneError,
+    RobustWriteError,
+)
 from sparkrobust.formats.schema import TableSchema
 
 Schema: TypeAlias = "tuple[str, str]"
 """As Avro's JSON, and where it stands."""
+Found: TypeAlias = "Mapping[str, AbstractSet[str]]"
+"""Partition → the ids of the file groups that a write has found there, where it looked for its keys."""
+
+
+def look_beside(table: HudiTable, plan: Plan, found: Found) -> Beside:
+    """What others have done since a write was planned, which is on the timeline now.
+
+    To be called by the driver that planned it, at the first look at the timeline since it was requested.
+
+    Raises
+    ------
+    ConflictError
+        That can't be told any more, or the write can't have seen all that was there.
+    """
+    others = completed_since(table, plan)
+    try:
+        for other in others:
+            table.keep_commit(other)
+    except CorruptTableError as error:
+        if table.storage.stat(instant_file(other)) is not None:
+            raise
+        raise _archived(table, plan) from error
+    if _may_be_archived(table, plan):
+        raise _archived(table, plan)
+    since = [table.commit(other) for other in others] if found else []
+    stats = (stat for metadata in since for stat in metadata.write_stats)
+    new = {group_of(stat) for stat in stats if stat.prev_commit in (None, NEW_FILE_GROUP)}
+    for partition, file_id in frozenset().union(*map(groups_of, since)) - new:
+        if file_id not in found.get(partition, (file_id,)):
+            told = f"no file was left of the file group {partition or '.'}/{file_id}, which they changed"
+            raise table_changed(table, plan, told)
+    earlier = (one.time for one in table.timeline.pending if one.time < plan.folder.instant)
+    return Beside(completed=tuple(others), pending=frozenset(earlier))
+
+
+def overtaken(table: HudiTable, seen: AbstractSet[InstantTime], gone: FileGoneError) -> ConflictError | None:
+    """What a file that is gone comes to where others have committed since a write was planned with it.
+
+    Parameters
+    ----------
+    seen
+        The completed writes that it was planned with.
+    """
+    with suppress(RobustWriteError):  # who can't look says what he knows
+        table.reload()
+        if table.timeline.completed_times != seen:
+            return ConflictError(
+                f"others have written since this write was planned, and a cleaner was faster than it: {gone}",
+                path=gone.path,
+                hint=TRY_AGAIN,
+            )
+    return None
+
+
+def _may_be_archived(table: HudiTable, plan: Plan) -> bool:
+    """Whether a write that was completed since another one was planned may be on the timeline no more."""
+    start = table.timeline.start
+    if start is None:
+        return False
+    if plan.beside is None and start > plan.begun.newest and table.storage.names(HISTORY):
+        return True
+    pending = plan.begun.pending if plan.beside is None else plan.beside.pending
+    past = {time for time in pending if time < start}
+    return bool(past and past - {instant.time for instant in table.timeline.instants})
+
+
+def _archived(table: HudiTable, plan: Plan) -> ConflictError:
+    return table_changed(table, plan, "what they have committed meanwhile may be archived by now")
 
 
 def refuse_if_changed(
@@ -38,6 +127,8 @@ def refuse_if_changed(
         What the properties said when it was planned, where its driver is the one that planned it.
     """
     _refuse_if_past(table, plan)
+    if _may_be_archived(table, plan):
+        raise _archived(table, plan)
     _refuse_what_was_taken_back(table, plan, stats)
     if terms.replaces_table:
         return  # of what was there nothing stays

@@ -20,7 +20,7 @@ from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMEL
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.view import BaseFile, Replaced, latest_base_files
-from sparkrobust.errors import CorruptTableError, TableNotFoundError
+from sparkrobust.errors import CorruptTableError, FileGoneError, TableNotFoundError
 from sparkrobust.formats.commit_metadata import CommitMetadata, CompletedWrite, ReplaceCommitMetadata
 from sparkrobust.formats.plans import (
     COMPACTION_PLAN,
@@ -61,6 +61,8 @@ class HudiTable:
     hands: Hands = field(default_factory=Hands)
     _seen: tuple[Look, Timeline] | None = field(default=None, init=False, repr=False, compare=False)
     """The last look at the timeline's folder, and what it showed."""
+    _kept: dict[str, CommitMetadata] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By path, what is not to be forgotten."""
 
     @classmethod
     def open(
@@ -152,11 +154,15 @@ class HudiTable:
         """The metadata of a completed write."""
         path = instant_file(instant)
         place = (self.storage.url, path)
-        found = _commits.get(place)
+        found = self._kept.get(path) or _commits.get(place)
         if found is None:
             found = CompletedWrite.from_bytes(instant, self.read(path), path=path).metadata
             _commits.keep(place, found)
         return found
+
+    def keep_commit(self, instant: Instant) -> None:
+        """From now on it is known what a completed write says, wherever the timeline goes."""
+        self._kept[instant_file(instant)] = self.commit(instant)
 
     def completed(self, instant: Instant) -> CompletedWrite:
         """A completed write with its metadata."""
@@ -266,7 +272,7 @@ class HudiTable:
     def _refuse_gone(
         self, latest: list[BaseFile], replaced: Replaced, partitions: AbstractSet[str] | None
     ) -> None:
-        """The newest file of each group that recent commits name is there, or ``CorruptTableError``.
+        """The newest file of each group that recent commits name is there, or ``FileGoneError``.
 
         A file that was taken away would else be a version of its group that reads as the newest, or
         rows that nobody misses.
@@ -279,7 +285,7 @@ class HudiTable:
                     continue
                 held = newest.setdefault((partition, stat.file_id), "")
                 if held < instant.time and stat.file_id not in replaced.get(partition, ()):
-                    raise CorruptTableError(
+                    raise FileGoneError(
                         f"the base file {stat.path} is gone, though the timeline names its instant",
                         path=stat.path,
                         instant=instant.time,

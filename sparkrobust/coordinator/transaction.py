@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 
 from sparkrobust.coordinator import metadata_table
 from sparkrobust.coordinator.conflicts import (
@@ -35,7 +36,7 @@ from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
-from sparkrobust.coordinator.planned import refuse_if_changed
+from sparkrobust.coordinator.planned import Found, look_beside, refuse_if_changed
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
@@ -76,8 +77,8 @@ class Transaction:
         self._decided: Commit | None = None
         self._first_hand = self._begun = self._requested = self._counted = self._deciding = False
         # What it was planned from; what is completed since then may stand in the way.
-        self._begun_at = Begun.at(table.timeline)
-        self._seen: frozenset[InstantTime] | None = table.timeline.completed_times
+        begun, seen = Begun.at(table.timeline), table.timeline.completed_times
+        self._known = Plan(folder=self.folder, groups=None, begun=begun, seen=seen)
         self._config: TableConfig | None = table.config
         self._superseded, self._lock = dict[int, int](), table.lock_name
         self.done: Instant | None = None
@@ -89,8 +90,8 @@ class Transaction:
     def of_another(cls, table: HudiTable, folder: ControlFolder, gate: Gate) -> Transaction:
         """A write that another driver has begun, to be ended by this one."""
         transaction = cls(table, gate.terms, folder)
-        transaction._counted, transaction._begun_at = gate.counted, gate.begun
-        transaction._seen = transaction._config = None
+        transaction._counted, transaction._config = gate.counted, None
+        transaction._known = replace(transaction._known, begun=gate.begun, seen=None)
         transaction._superseded, transaction._lock = dict(gate.superseded), gate.lock
         transaction._begun = transaction._requested = True
         return transaction
@@ -116,6 +117,7 @@ class Transaction:
         counted: bool = False,
         requested: bytes = b"",
         inflight: bytes = b"",
+        found: Found = MappingProxyType({}),
         waiting: Waiting = contextlib.nullcontext,
     ) -> None:
         """Open the gate, then put the requested and the inflight file.
@@ -126,17 +128,20 @@ class Transaction:
             How many there will be, where the driver knows.
         counted
             The rows were counted, and :meth:`compare` is going to be called.
+        found
+            Where the write was planned from what it found in the table: the file groups.
         waiting
             What is around each wait for the table's lock.
         """
         self._counted = counted
         with locked(self.table, self._owner, of=self.folder, waiting=waiting) as grip:
             self._request(self._gate(slots), requested, grip)
+        self._known = replace(self._known, beside=look_beside(self.table, self._plan(()), found))
         self.table.storage.put_if_absent(self._file(State.INFLIGHT), inflight)
         reached(Point.INFLIGHT, instant=self.time)
 
     def _gate(self, slots: int | None) -> Gate:
-        begun = self._begun_at
+        begun = self._known.begun
         return Gate(terms=self.terms, slots=slots, counted=self._counted, begun=begun, lock=self._lock)
 
     def refuse_conflicts_early(self, groups: Iterable[FileGroup]) -> None:
@@ -158,7 +163,7 @@ class Transaction:
 
     def _plan(self, groups: Iterable[FileGroup]) -> Plan:
         changed = None if self.terms.replaces_table else frozenset(groups)
-        return Plan(folder=self.folder, groups=changed, begun=self._begun_at, seen=self._seen)
+        return replace(self._known, folder=self.folder, groups=changed)
 
     def _request(self, gate: Gate, content: bytes, grip: Grip) -> None:
         """Under the lock: the first traces of the write, with an instant that is later than all others."""
@@ -368,10 +373,8 @@ class Transaction:
 
     def _stage_commit(self, completion: InstantTime, stats: Collection[WriteStat]) -> StagedFile:
         done = Instant(time=self.time, action=self.terms.action, state=State.COMPLETED, completion=completion)
-        name = self.folder.staged_commit(self.table.ids.nonce())
-        with self.table.storage.stage(self.folder.path, name, instant_file(done)) as writer:
-            writer.write(content_of(self.table, self.terms, self.folder, stats).to_bytes())
-            return writer.finish()
+        content = content_of(self.table, self.terms, self.folder, stats).to_bytes()
+        return self._control.stage_commit(instant_file(done), content)
 
     def _decide(self, wanted: Commit) -> None:
         try:

@@ -276,6 +276,16 @@ class ControlFolder:
         """The name of a commit file that waits in the folder to be published."""
         return f"{_STAGED_COMMIT}{token}"
 
+    def is_staged_commit(self, path: str) -> bool:
+        """Whether it is one; where staged files are uploads, what tells of one."""
+        return path.startswith(f"{self.path}/{_STAGED_COMMIT}")
+
+    def is_timeline_file(self, path: str) -> bool:
+        """Whether it is one of the files that the timeline has of this write."""
+        folder, _, name = path.rpartition("/")
+        instant = parse_instant_file(name) if folder == TIMELINE else None
+        return instant is not None and instant.time == self.instant
+
     def may_be_staged(self, path: str, final_path: str) -> bool:
         """Whether a file that is to get this final path may wait here until it does.
 

@@ -55,13 +55,18 @@ class StagedFile:
 
 def uploads(token: str, final_path: str) -> bool:
     """Whether a token is the one of an upload that becomes this file; the store reads all of it."""
+    return path_of_upload(token) == final_path
+
+
+def path_of_upload(token: str) -> str:
+    """The file that an upload with this token becomes; nothing if the token is another one's."""
     if not token.startswith("{"):
-        return False
+        return ""
     try:
-        plain = strict_json.loads(token)
+        found = strict_json.loads(token).get("path")
     except ValueError:
-        return False
-    return bool(plain.get("path") == final_path)
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

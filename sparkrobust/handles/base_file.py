@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from sparkrobust.core.names import RECORD_KEY
 from sparkrobust.core.view import BaseFile
-from sparkrobust.errors import CorruptTableError
+from sparkrobust.errors import CorruptTableError, FileGoneError
 from sparkrobust.formats.conform import conform
 from sparkrobust.formats.parquet import KeyRange, key_range, open_file
 from sparkrobust.handles.rows import LEADING, file_schema
@@ -34,7 +34,7 @@ def opened(storage: Storage, base: BaseFile) -> Iterator[pq.ParquetFile]:
         with storage.open(base.path) as source, open_file(_for_arrow(source), path=base.path) as file:
             yield file
     except NotFoundError as error:
-        raise CorruptTableError(
+        raise FileGoneError(
             f"the base file {base.path} is gone, though the timeline names its instant",
             path=base.path,
         ) from error

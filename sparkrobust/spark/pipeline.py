@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import platform
+from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -18,11 +19,12 @@ from pyspark.sql import functions as F
 from sparkrobust import __version__, errors
 from sparkrobust.coordinator.ending import end
 from sparkrobust.coordinator.leftovers import attempts_besides
+from sparkrobust.coordinator.planned import overtaken
 from sparkrobust.coordinator.recovery import result_of
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.conflicts import FileGroup
-from sparkrobust.core.instant import Action
+from sparkrobust.core.instant import Action, InstantTime
 from sparkrobust.core.markers import CompletionMarker, Fingerprint, Terms
 from sparkrobust.core.names import VERSION, WRITE_ID, WRITER
 from sparkrobust.core.outcome import WriteResult, tell_undone
@@ -73,12 +75,14 @@ class WriteRun:
         intent, frames = self.intent, Frames(self.df.sparkSession)
         self._steps = Steps(intent.table.clock)
         self._answered = set[str]()
+        known = intent.table.timeline.completed_times
         transaction: Transaction | None = None
         try:
             with self._steps.taking("read"):
                 incoming = prepare(self.df, intent)
                 counted = self._counted(incoming)
-            routed = None if intent.bulk else Router(intent, frames, self._steps).route(incoming)
+            router = Router(intent, frames, self._steps)
+            routed = None if intent.bulk else router.route(incoming)
             transaction = Transaction(intent.table, self._terms(incoming))
             is_counted = routed.may_change if routed else counted is not None
             with self._steps.taking("write"):
@@ -88,6 +92,7 @@ class WriteRun:
                         counted=is_counted,
                         requested=empty_replace_request() if intent.replacing else b"",
                         inflight=self._workload(routed.book) if routed else b"",
+                        found=router.found,
                         waiting=self.interrupts.disturbed,
                     )
                 self.interrupts.give_in()
@@ -114,7 +119,7 @@ class WriteRun:
                     self.jobs.cancel()
                 undone = transaction is None or end(transaction, error)
             self.interrupts.too_late = not undone
-            told = _in_our_words(error, transaction) if undone else None
+            told = self._in_other_words(error, transaction, known) if undone else None
             if told is not None:
                 raise told from error
             if undone or not isinstance(error, Exception):
@@ -127,6 +132,16 @@ class WriteRun:
                 if transaction is not None:
                     transaction.leave()
                 frames.release()
+
+    def _in_other_words(
+        self, error: BaseException, transaction: Transaction | None, known: Set[InstantTime]
+    ) -> errors.RobustWriteError | None:
+        """What an error of a write that was undone comes to, if that is another one."""
+        told = _in_our_words(error, transaction)
+        gone = told or error
+        if isinstance(gone, errors.FileGoneError):
+            return overtaken(self.intent.table, known, gone) or told
+        return told
 
     def _result_by_another(self, transaction: Transaction) -> WriteResult:
         """The result of this write, which another driver has committed."""

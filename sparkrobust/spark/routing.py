@@ -8,7 +8,7 @@ timeline.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -168,6 +168,8 @@ class Router:
         self._intent, self._frames, self._steps = intent, frames, steps
         self._table, self._options, self._spark = intent.table, intent.options, frames.spark
         self._persist = frames.persist
+        self.found: dict[str, set[str]] = {}
+        """Of each partition that was looked at for keys: the file groups that are there."""
 
     def route(self, incoming: Incoming) -> Routed:
         """Find the slot of every row.
@@ -187,13 +189,23 @@ class Router:
                 with self._steps.taking("partition"):
                     return self._join_slots(gathered.frame(), book, pieces, keys.num_rows)
             counts = self._count(gathered)
-            files = self._table.base_files(counts)
+            files = self._files(counts)
             frame = gathered.frame()
             if self._intent.looks_up:
                 frame = tagging.join_with_stored_keys(self._spark, self._table.storage, frame, files)
                 frame = self._persist(frame)
         with self._steps.taking("partition"):
             return self._route_by_hash(frame, book, files, counts)
+
+    def _files(self, partitions: Iterable[str]) -> list[BaseFile]:
+        """The files that lie in these partitions, of which it is remembered that they were found there."""
+        wanted = list(partitions)
+        files = self._table.base_files(wanted)
+        if self._intent.looks_up:
+            self.found = {partition: set() for partition in wanted}
+            for base in files:
+                self.found[base.partition].add(base.file_id)
+        return files
 
     # -- the driver has the rows, or their keys ------------------------------------------------------
 
@@ -224,7 +236,7 @@ class Router:
         groups = tagging.group_keys(keys) if keys.num_rows else []
         for group in groups:
             check_path(group.partition)
-        files = self._table.base_files([group.partition for group in groups])
+        files = self._files(group.partition for group in groups)
         found = {}
         if self._intent.looks_up:
             found = tagging.probe(self._spark, self._table.storage, groups, files)

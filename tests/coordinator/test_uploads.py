@@ -8,12 +8,28 @@ from dataclasses import replace
 import pytest
 
 from fault_injection.s3_server import S3Server
+from sparkrobust import probe
 from sparkrobust.coordinator.leftovers import begin_markers, remove_markers
+from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import State
 from sparkrobust.core.names import MarkerType, begin_marker, instant_file, marker_folder
-from tests.coordinator.writes import commit, data_files, leftovers, stopped, uploads
+from sparkrobust.probe import Point
+from tests.coordinator.writes import (
+    Stop,
+    begun,
+    commit,
+    data_files,
+    dead,
+    leftovers,
+    opened,
+    stage,
+    stopped,
+    uploads,
+)
+from tests.moments import at
 
 pytestmark = pytest.mark.parametrize("storage", ["s3"], indirect=True)
 
@@ -71,3 +87,46 @@ def test_a_commit_that_hudi_made_impossible_leaves_no_upload(table: HudiTable, s
     table.reload()
     roll_back_failed_writes(table)
     assert uploads(table, s3_server) == [] and data_files(table.storage) == []
+
+
+def dies_before_it_decides(table: HudiTable) -> Transaction:
+    """Its commit file is staged, and nothing tells whether it is to be completed."""
+    failed = dead(begun(table))
+    stage(table, failed)
+    markers = failed.finalize(1)
+
+    def die() -> None:
+        raise Stop
+
+    with probe.listening(at(Point.COMMIT_STAGED, die)), pytest.raises(Stop):
+        failed.commit(markers)
+    return failed
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_the_commit_file_of_a_driver_that_dies_before_it_decides_goes_with_its_write_however_that_ends(
+    table: HudiTable, s3_server: S3Server, recovers: bool
+) -> None:
+    dies_before_it_decides(table)
+    assert len(uploads(table, s3_server)) == 2
+    other = opened(table)
+    if recovers:
+        assert [one.fate for one in recover(other, even_alive=True)] == [Fate.COMMITTED]
+    else:
+        roll_back_failed_writes(other)
+    assert uploads(table, s3_server) == [] and leftovers(table.storage) == []
+    assert len(data_files(table.storage)) == recovers
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", '{"path": 3}', "other"])
+def test_what_lies_where_a_commit_files_upload_is_told_of_and_tells_of_none_keeps_nobody_from_cleaning_up(
+    table: HudiTable, s3_server: S3Server, content: str
+) -> None:
+    failed = stopped(table, "staged")
+    name = "p1/another-0_0-0-1_20240101000000000.parquet"
+    with table.storage.stage(failed.folder.staging, "another", name) as another:
+        told = another.token if content == "other" else content
+        table.storage.put(f"{failed.folder.path}/{failed.folder.staged_commit('x')}", told.encode())
+        roll_back_failed_writes(opened(table))
+        assert leftovers(table.storage) == []
+        assert [key.endswith(name) for key in uploads(table, s3_server)] == [True]

@@ -31,7 +31,7 @@ from sparkrobust.core.names import (
     joined,
     marker_folder,
 )
-from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.core.write_status import NEW_FILE_GROUP, OperationType, WriteStat
 from sparkrobust.core.written import StagedFile, WrittenFile
 from sparkrobust.options import parse
 from sparkrobust.storage.contract import AlreadyExistsError, Storage
@@ -117,6 +117,7 @@ def stage(
         num_writes=max(1, len(keys)),
         num_inserts=len(keys) or (0 if group else 1),
         num_update_writes=1 if group else 0,
+        prev_commit=_instant_of(base) if group else NEW_FILE_GROUP,
         prev_base_file=base if group else None,
         file_size_in_bytes=staged.size,
     )
@@ -125,6 +126,11 @@ def stage(
     with contextlib.suppress(AlreadyExistsError):
         table.storage.put_if_absent(folder.completion(0), done.render(folder.nonce))
     return path
+
+
+def _instant_of(base: str) -> str:
+    name = BaseFileName.parse(base)
+    return name.instant if name else "20240101000000000"
 
 
 def _parquet(instant: str, keys: Sequence[str]) -> bytes:

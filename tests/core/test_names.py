@@ -173,6 +173,18 @@ def test_what_waits_where_follows_from_what_it_becomes() -> None:
     assert not control.may_be_staged(f"{control.completions}/f-0_t_1.parquet", data)
 
 
+def test_a_write_knows_its_own_files_of_the_timeline_and_its_staged_commits() -> None:
+    control = ControlFolder(instant=InstantTime("20240101000000001"), nonce="ab")
+    mine, other = (f"{TIMELINE}/2024010100000000{number}" for number in (1, 2))
+    for path in (f"{mine}_20240101000000003.commit", f"{mine}.inflight", f"{mine}.commit.requested"):
+        assert control.is_timeline_file(path)
+    for path in ("", f"{other}.inflight", f"{mine}.txt", mine.rpartition("/")[2] + ".inflight", f"p/{mine}"):
+        assert not control.is_timeline_file(path)
+    assert control.is_staged_commit(f"{control.path}/{control.staged_commit('7')}")
+    for path in (control.decision, control.staged_commit("7"), f"x/{control.path}/commit-7"):
+        assert not control.is_staged_commit(path)
+
+
 def test_the_names_that_hudi_and_we_agree_on() -> None:
     """What other software looks for; a change here is a table that nobody else understands."""
     assert names.PROPERTIES == ".hoodie/hoodie.properties"

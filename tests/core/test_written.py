@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sparkrobust.core.written import StagedFile, WrittenFile, uploads
+from sparkrobust.core.written import StagedFile, WrittenFile, path_of_upload, uploads
 from sparkrobust.errors import CorruptTableError
 from tests.core.control_objects import FOLDER, written
 
@@ -37,8 +37,8 @@ def test_a_file_belongs_to_the_write_in_whose_folder_it_lies_or_whose_upload_it_
     ["", "{", "{}", '{"path":null}', '{"path":["x"]}', '["x"]', '"x"', "x", '{"Path":"x"}', "{" * 9999],
 )
 def test_other_texts_are_no_uploads(token: str) -> None:
-    assert not uploads(token, "x")
-    assert uploads('{"path":"x"}', "x")
+    assert not uploads(token, "x") and path_of_upload(token) == ""
+    assert uploads('{"path":"x"}', "x") and path_of_upload('{"path":"x"}') == "x"
 
 
 def test_the_plain_forms_have_these_names_and_no_others() -> None:

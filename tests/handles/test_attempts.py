@@ -222,7 +222,8 @@ def test_a_base_file_that_is_gone_or_torn_is_named(storage: LocalStorage) -> Non
             storage.put(base.path, content)
         (result,) = run(the_plan, attempt(), iter([incoming([row(1)])]))
         assert result.problem is not None
-        assert result.problem[0] == "CorruptTableError" and result.problem[2] == base.path
+        name = "CorruptTableError" if content is not None else "FileGoneError"
+        assert result.problem[0] == name and result.problem[2] == base.path
 
 
 def test_a_task_that_fails_in_the_middle_leaves_nothing_staged(storage: LocalStorage) -> None:

@@ -1,0 +1,98 @@
+"""While Spark makes the rows of a write, others commit, and a cleaner takes older files away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import sparkrobust as sr
+from sparkrobust import probe
+from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.errors import ConflictError, FileGoneError
+from sparkrobust.probe import Point
+from sparkrobust.spark.gathering import Gathered
+from sparkrobust.storage.local import LocalStorage
+from tests.histories import Archiver
+from tests.moments import at
+from tests.spark.tables import Subject
+from tests.spark.test_many_writers import RETRIES, WAYS, is_whole, subject
+
+__all__ = ["subject"]
+
+
+def archive_all_but_the_newest(subject: Subject) -> None:
+    storage = LocalStorage(str(subject.path))
+    Archiver(storage).archive(*HudiTable.open(storage).timeline.completed_writes[:-1])
+
+
+def other_writes_and_cleans(subject: Subject) -> None:
+    """Another writer has the rows of a region in a newer file, and the older one is gone."""
+    (old,) = (path for path in subject.files() if path.startswith("eu/"))
+    subject.write("upsert", [(0, "other", 5, "eu")])
+    (subject.path / old).unlink()
+
+
+def while_gathering(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """It happens once, when the rows are there and before anybody has looked for files."""
+    todo, real = [action], Gathered.rows
+
+    def rows(gathered: Gathered) -> object:
+        if todo:
+            todo.pop()()
+        return real(gathered)
+
+    monkeypatch.setattr(Gathered, "rows", rows)
+
+
+LATE = [(0, "late", 9, "eu"), (1, "late", 9, "us")]
+WHOLE = {0: "late", 1: "late", 2: "first", 3: "first"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("archived", [True, False])
+def test_a_row_is_not_doubled_whose_only_known_file_was_cleaned_while_the_write_was_planned(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str, archived: bool
+) -> None:
+    most_here, changes = WAYS[way]
+    for where, name, value in changes:
+        monkeypatch.setattr(where, name, value)
+    if archived:
+        subject.write("upsert", [(1, "second", 2, "us")])
+        archive_all_but_the_newest(subject)
+    while_gathering(monkeypatch, lambda: other_writes_and_cleans(subject))
+    options = {"hoodie.write.robust.driver.max.bytes": most_here}
+    with pytest.raises(ConflictError, match="eu/") as refused:
+        subject.write("upsert", LATE, options)
+    assert refused.value.outcome == "Conflicted" and "a retry helps" in str(refused.value)
+    assert subject.names()[0] == "other" and is_whole(subject)
+    while_gathering(monkeypatch, lambda: other_writes_and_cleans(subject))
+    assert subject.write("upsert", LATE, {**options, RETRIES: "1"}).retries == 1
+    assert subject.names() == WHOLE and is_whole(subject)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_write_whose_tasks_come_after_the_cleaner_tries_again_as_after_any_conflict(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    most_here, changes = WAYS[way]
+    for where, name, value in changes:
+        monkeypatch.setattr(where, name, value)
+
+    def write(retries: str) -> sr.WriteResult:
+        with probe.listening(at(Point.INFLIGHT, lambda: other_writes_and_cleans(subject))):
+            options = {"hoodie.write.robust.driver.max.bytes": most_here, RETRIES: retries}
+            return subject.write("upsert", LATE, options)
+
+    with pytest.raises(ConflictError, match="a cleaner was faster"):
+        write("0")
+    assert subject.names()[0] == "other" and is_whole(subject)
+    assert write("1").retries == 1
+    assert subject.names() == WHOLE and is_whole(subject)
+
+
+def test_a_file_that_is_gone_though_nobody_has_written_is_no_conflict(subject: Subject) -> None:
+    (old,) = (path for path in subject.files() if path.startswith("eu/"))
+    (subject.path / old).unlink()
+    with pytest.raises(FileGoneError, match="eu/"):
+        subject.write("upsert", LATE, {RETRIES: "1"})
