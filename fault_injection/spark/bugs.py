@@ -6,17 +6,17 @@ The simulated world has many more (``fault_injection/simulation/bugs.py``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from sparkrobust.coordinator import forward
+from sparkrobust.coordinator import forward, leftovers
 from sparkrobust.coordinator.forward import Ending
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
-from sparkrobust.core.names import ControlFolder
+from sparkrobust.core.names import ControlFolder, marker_folder
 from sparkrobust.handles import work
 from sparkrobust.storage import local
-from sparkrobust.storage.contract import StagedFile
+from sparkrobust.storage.contract import StagedFile, Storage
 from sparkrobust.storage.local_staging import LocalStagedWriter
 
 
@@ -62,10 +62,20 @@ def commit_before_data() -> None:
     _set(forward, "_publish", publish)
 
 
+def uploads_forgotten() -> None:
+    """Who cleans up takes begin markers away, and not the uploads that they tell of."""
+
+    def seen(storage: Storage, instant: str, published: Collection[str] = ()) -> list[str]:
+        return [info.path for info in storage.walk(marker_folder(instant))]
+
+    _set(leftovers, "discard_uploads", seen)
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "publish before marker": publish_before_marker,
     "parents made by tasks": parents_made_by_tasks,
     "commit before data": commit_before_data,
+    "uploads forgotten": uploads_forgotten,
 }
 
 

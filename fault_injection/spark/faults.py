@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -219,11 +220,14 @@ class Fault:
     when: When
     deed: Deed
     until: When = field(default_factory=JobEnds)
+    longest: float = math.inf
+    """After so many seconds it is over anyway: it may itself keep its end from coming."""
 
     def __post_init__(self) -> None:
         if isinstance(self.when, JobEnds):
             raise ValueError(f"{self.name}: after the job nothing can go wrong with it")
-        if not isinstance(self.until, JobEnds) and not isinstance(self.deed, LASTING):
+        lasts = not isinstance(self.until, JobEnds) or self.longest < math.inf
+        if lasts and not isinstance(self.deed, LASTING):
             raise ValueError(f"{self.name}: {type(self.deed).__name__} is over at once")
         asked = isinstance(self.when, At) and self.when.point == "request"
         if isinstance(self.deed, OF_THE_STORE) and not asked:

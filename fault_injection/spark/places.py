@@ -197,6 +197,8 @@ class Namespaces(Places):
         self._addresses = {"driver": "10.9.0.1", "store": self.store}
         self._hosts: dict[int, Host] = {}
         self._small_disks: set[Path] = set()
+        self._aside = folder / "aside"
+        self._aside.mkdir(exist_ok=True)
         self._here("ip", "link", "set", "lo", "up")
         for address in self._addresses.values():
             self._here("ip", "addr", "add", f"{address}/32", "dev", "lo")
@@ -282,9 +284,12 @@ class Namespaces(Places):
         return not self._small_disks.isdisjoint({folder, *folder.parents})
 
     def seal(self, folder: Path) -> None:
+        # Elsewhere first: where somebody has already opened a file for writing, it can't become read-only.
+        aside = str(self._aside)
+        self._here("mount", "--bind", str(folder), aside)
+        self._here("mount", "-o", "remount,bind,ro", aside)
         # Over what is there: files that are open stay so, as on a disk whose rights were taken away.
-        self._here("mount", "--bind", str(folder), str(folder))
-        self._here("mount", "-o", "remount,bind,ro", str(folder))
+        self._here("mount", "--move", aside, str(folder))
 
     def unseal(self, folder: Path) -> None:
         self._here("umount", "--lazy", str(folder))

@@ -1,8 +1,4 @@
-"""Random jobs, random faults, and a look at the table after each; one number makes a run again.
-
-A write has up to three faults.  The first is one that every write meets; what else is planned may find
-that its moment does not come, above all where the driver was killed.
-"""
+"""Random jobs, random faults, and a look at the table after each; one number makes a run again."""
 
 from __future__ import annotations
 
@@ -17,30 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fault_injection.counted import counted
-from fault_injection.spark import faults as f
+from fault_injection.servers import Unavailable
 from fault_injection.spark.chaos import Chaos, FaultNeverHappenedError, Session
 from fault_injection.spark.cluster import ENOUGH_CORES, Cluster
-from fault_injection.spark.faults import Fault, at
 from fault_injection.spark.jobs import Expected
-from fault_injection.spark.report import Report
-from fault_injection.spark.verify import problems
+from fault_injection.spark.random_plans import Course, Plan, drawn
+from fault_injection.spark.random_tables import Makers, RandomTable, only_traces
+from fault_injection.spark.store import Store, store_beside
 
 JOB = "fault_injection.spark.jobs:write"
 
-_IN_TASKS = ("gate seen", "file begun", "files staged", "slot done")
-_OF_DRIVERS = (
-    "requested",
-    "inflight",
-    "stage ended",
-    "gate closed",
-    "markers read",
-    "commit staged",
-    "decided",
-    "data published",
-    "commit published",
-    "cleaned up",
-)
-_DECIDED = _OF_DRIVERS[_OF_DRIVERS.index("decided") :]
 _SETTINGS: tuple[dict[str, str], ...] = (
     {},
     {"spark.sql.adaptive.enabled": "false"},
@@ -52,80 +34,6 @@ _SETTINGS: tuple[dict[str, str], ...] = (
 """What drivers are made with, in turns."""
 _FAULTS_OF_A_DRIVER = 5
 """So many runs a driver has, unless it is killed before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One write, and what is to happen to it."""
-
-    operation: str
-    first: int
-    end: int
-    how: str
-    options: dict[str, str]
-    faults: tuple[Fault, ...]
-
-    def __str__(self) -> str:
-        faults = ", ".join(f"{fault.name} ({_moment(fault)})" for fault in self.faults)
-        return f"{self.operation} of [{self.first}, {self.end}), {self.how}: {faults}"
-
-
-def _moment(fault: Fault) -> str:
-    when = fault.when
-    text = f"at {when.point!r} {when.nth}" if isinstance(when, f.At) else str(when)
-    return text if isinstance(fault.until, f.JobEnds) else f"{text} until {fault.until}"
-
-
-def drawn(chance: random.Random, table: Expected, *, partitions: bool) -> Plan:
-    """A write that fits the table as it is, and faults that will meet it."""
-    there = sorted(table.versions)
-    operation = chance.choice(["upsert", "upsert", "upsert", "bulk_insert", "insert", "delete"])
-    if operation in ("bulk_insert", "insert") or not there:
-        operation = "insert" if operation == "delete" else operation
-        first = there[-1] + 1 if there else 0
-    else:
-        first = chance.choice(there)
-    end = first + chance.choice([40, 300, 1500])
-    options = {
-        "hoodie.parquet.small.file.limit": chance.choice(["0", "104857600"]),
-        "hoodie.parquet.max.file.size": chance.choice(["20000", "125829120"]),
-        "hoodie.write.robust.on.finalized": chance.choice(["reuse", "fail"]),
-    }
-    how = chance.choice(["plain", "shuffled", "cached", "source"])
-    return Plan(
-        operation=operation, first=first, end=end, how=how, options=options,
-        faults=_faults(chance, partitions=partitions),
-    )  # fmt: skip
-
-
-def _faults(chance: random.Random, *, partitions: bool) -> tuple[Fault, ...]:
-    """Some, of which no two have one name: no driver dies twice, and one host is always within reach."""
-    first = _fault(chance, 1, partitions=partitions)
-    found = {first.name: first}
-    for _ in range(chance.choice([0, 0, 1, 1, 2])):
-        more = _fault(chance, chance.choice([1, 1, 2, 3]), partitions=partitions)
-        found.setdefault(more.name, more)
-    return tuple(found.values())
-
-
-def _fault(chance: random.Random, nth: int, *, partitions: bool) -> Fault:
-    """One that every write meets, if it is the first task that is hit: each has at least one file."""
-    in_task = at(chance.choice(_IN_TASKS), "task", nth)
-    over = at(chance.choice(_OF_DRIVERS[3:]), "driver")
-    kinds = [
-        Fault("raises", in_task, f.Raise()),
-        Fault("exits", in_task, f.ExitWorker()),
-        Fault("executor", in_task, f.KillExecutor()),
-        Fault("executor", at(chance.choice(_OF_DRIVERS), "driver"), f.KillExecutor()),
-        Fault("shuffle", in_task, f.LoseShuffle()),
-        Fault("outlives", in_task, f.Outlive(), until=over),
-        Fault("again", at(chance.choice(_OF_DRIVERS[3:]), "driver"), f.RunAgain()),
-        Fault("driver", in_task, f.KillDriver()),
-        Fault("driver", at(chance.choice(_OF_DRIVERS), "driver"), f.KillDriver()),
-    ]
-    if partitions:
-        kinds += [Fault("zombie", in_task, f.Partition(), until=over)] * 2
-    return chance.choice(kinds)
 
 
 @dataclass
@@ -147,97 +55,130 @@ class RandomChaos:
     outcomes: Counter[str] = field(default_factory=Counter)
     drivers: int = 0
     runs: int = 0
-    tables: dict[Path, Expected] = field(default_factory=dict)
+    traces: int = 0
+    """So many writes left something that the next one took away."""
+    tables: list[RandomTable] = field(default_factory=list)
     """What was written, and what it has to hold."""
 
     def __post_init__(self) -> None:
-        self._chance = random.Random(self.seed)
+        self._new_tables = Makers(self.chaos.cluster, self.folder, self.chaos.store).tables(self.seed)
         self._session: Session | None = None
-        self._left = 0
-        self._table, self._expected, self._version = Path(), Expected(), 0
+        self._left, self._copies = 0, False
+        self._version = 0
 
     def step(self) -> str:
         """One write with a fault, and a look at what came of it; a line about it."""
         if self.runs % self.writes_of_a_table == 0:
             self._begin_table()
-        self._version += 1
-        plan = drawn(self._chance, self._expected, partitions=self.chaos.cluster.places.partitions)
-        report = self._run(plan)
-        found = list(self._judge(plan, report))
+        table = self.tables[-1]
+        # Of each write anew: what was drawn for the one before has no say in it.
+        plan = drawn(random.Random(f"{self.seed}, write {self.runs}"), table.expected, table.perils)
+        version = self._next_version()
+        course = self._run(table, plan, version)
+        found = list(self._judge(table, course, version))
         self.wrong += [f"run {self.runs}, {plan}: {problem}" for problem in found]
         self.runs += 1
-        return f"{self.runs:4d}  {plan}: {report.outcome}" + "".join(f"\n      WRONG: {one}" for one in found)
+        told = f"{self.runs:4d}  {plan}: {course.report.outcome}"
+        return told + "".join(f"\n      WRONG: {one}" for one in found)
 
     def lines(self, seconds: float) -> Iterator[str]:
         """The summary."""
         yield f"{'writes':12s} {self.runs:>6,}  ({counted(self.outcomes)})"
         yield f"{'faults':12s} {sum(self.happened.values()):>6,}  ({counted(self.happened)})"
         yield f"{'drivers':12s} {self.drivers:>6,}"
+        yield f"{'traces':12s} {self.traces:>6,}  (of writes that succeeded, until the next one)"
+        uploads = sum(len(table.pardoned) for table in self.tables)
+        yield f"{'uploads':12s} {uploads:>6,}  (for the bucket to expire)"
         yield f"{'wrong':12s} {len(self.wrong):>6,}"
         yield f"{'seconds':12s} {seconds:>6,.0f}"
         yield from self.wrong
 
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
     def _begin_table(self) -> None:
-        self._table = self.folder / f"table-{self.runs}"
-        self._expected, self._version = Expected(), 1
-        self.tables[self._table] = self._expected
-        report = self.chaos.run(JOB, str(self._table), "bulk_insert", 0, 400, 1, session=self._driver())
-        if report.outcome.value is None:
-            raise RuntimeError(f"a write without faults failed: {report}")
-        self._expected.write("bulk_insert", 0, 400, 1)
+        table = next(self._new_tables)
+        self.tables.append(table)
+        self._version = 0
+        (problem,) = self._write_in_peace(table, "bulk_insert", 0, 400, [table.expected]) or [""]
+        if problem:
+            raise RuntimeError(problem)
 
     def _driver(self) -> Session:
         if self._session is None or not self._session.alive or not self._left:
             if self._session is not None:
                 self._session.close()
             settings = _SETTINGS[self.drivers % len(_SETTINGS)]
-            self._session = self.chaos.session(settings)
+            self._session, self._copies = self.chaos.session(settings), "spark.speculation" in settings
             self._left, self.drivers = _FAULTS_OF_A_DRIVER, self.drivers + 1
         return self._session
 
-    def _run(self, plan: Plan) -> Report:
+    def _run(self, table: RandomTable, plan: Plan, version: int) -> Course:
         session = self._driver()
         self._left -= 1
         try:
             report = self.chaos.run(
-                JOB, str(self._table), plan.operation, plan.first, plan.end, self._version,
+                JOB, table.path, plan.operation, plan.first, plan.end, version,
                 faults=plan.faults, session=session, how=plan.how, options=plan.options,
             )  # fmt: skip
         except FaultNeverHappenedError as error:
             if not error.report.injected and not error.vain:
                 raise
             report = error.report
-        self.happened.update(report.deeds)
-        return report
+        # Once each, however many requests it has met.
+        self.happened.update({one.fault: one.deed for one in report.injected if one.deed}.values())
+        return Course(plan=plan, report=report, copies=self._copies, perils=table.perils)
 
-    def _judge(self, plan: Plan, report: Report) -> Iterator[str]:
-        outcome = report.outcome
+    def _judge(self, table: RandomTable, course: Course, version: int) -> Iterator[str]:
+        outcome = course.report.outcome
         self.outcomes[outcome.error or ("killed" if outcome.killed else "committed")] += 1
-        if outcome.error:
+        if not course.fates:
             yield f"the write failed: {outcome}"
             return
-        if outcome.killed:
-            if _died_decided(plan.faults):
-                self._expected.write(plan.operation, plan.first, plan.end, self._version)
-            # Whoever comes next tidies up.
-            self._version += 1
-            cleaner = self.chaos.run(
-                JOB, str(self._table), "upsert", 0, 1, self._version, session=self._driver()
-            )
-            if cleaner.outcome.value is None:
-                yield f"the next write failed: {cleaner.outcome}"
-                return
-            self._expected.write("upsert", 0, 1, self._version)
-        else:
-            self._expected.write(plan.operation, plan.first, plan.end, self._version)
-        yield from problems(self._table, self._expected)
+        if course.fates == (False,):
+            yield from table.wrong_rows()
+        possible = [table.copy_of_expected() for _ in course.fates]
+        for expected, durable in zip(possible, course.fates, strict=True):
+            if durable:
+                course.plan.write_to(expected, version)
+        committed = outcome.value is not None
+        if not committed:
+            yield from self._tidied(table, possible)
+        table.pardon_uploads(course)
+        found = self._adopted(table, possible)
+        if found and committed and course.traces and only_traces(found, course.traces):
+            self.traces += 1
+            yield from self._tidied(table, [table.expected])
+            found = table.problems()
+        yield from found
 
+    @staticmethod
+    def _adopted(table: RandomTable, possible: Sequence[Expected]) -> list[str]:
+        """What is wrong whichever of these the table has to hold; from now on it is the one that it holds."""
+        wrong = []
+        for table.expected in possible:
+            wrong = table.problems()
+            if not wrong:
+                break
+        return wrong
 
-def _died_decided(faults: Sequence[Fault]) -> bool:
-    return any(
-        isinstance(fault.deed, f.KillDriver) and isinstance(fault.when, f.At) and fault.when.point in _DECIDED
-        for fault in faults
-    )
+    def _tidied(self, table: RandomTable, possible: Sequence[Expected]) -> Iterator[str]:
+        """Whoever comes next tidies up."""
+        row = min(table.expected.versions, default=0)
+        yield from self._write_in_peace(table, "upsert", row, row + 1, possible)
+
+    def _write_in_peace(
+        self, table: RandomTable, operation: str, first: int, end: int, possible: Sequence[Expected]
+    ) -> list[str]:
+        """A write without faults, which has to succeed."""
+        version = self._next_version()
+        report = self.chaos.run(JOB, table.path, operation, first, end, version, session=self._driver())
+        if report.outcome.value is None:
+            return [f"a write without faults failed: {report}"]
+        for expected in possible:
+            expected.write(operation, first, end, version)
+        return []
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -255,8 +196,17 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(kept).resolve()
         isolated = False if given.plain else None
         cluster = stack.enter_context(Cluster(folder / "cluster", cores=ENOUGH_CORES, isolated=isolated))
-        chaos = stack.enter_context(Chaos(cluster))
+        chaos = stack.enter_context(Chaos(cluster, store=_store(cluster)))
         return _all(RandomChaos(chaos, folder, given.seed), runs, given.minutes)
+
+
+def _store(cluster: Cluster) -> Store | None:
+    """An S3 server, where this machine can have one."""
+    try:
+        return store_beside(cluster)
+    except Unavailable as reason:
+        print(reason)
+        return None
 
 
 def _all(random_chaos: RandomChaos, runs: int | None, minutes: float | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import signal
 import threading
@@ -54,6 +55,7 @@ class _Lasting:
     undo: Callable[[], object]
     ends_with: tuple[int, ...] = ()
     """Processes that have nothing to do any more once the fault is over, and end; first who was hit."""
+    deadline: float = math.inf
 
 
 _Done: TypeAlias = "tuple[str, _Lasting | None]"
@@ -168,6 +170,8 @@ class Running:
             if fault.name not in self._vain and not any(one.fault == fault.name for one in self._injected):
                 self._poll(fault.when, partial(self._begin, fault))
             elif fault.name in self._lasting:
+                if time.monotonic() > self._lasting[fault.name].deadline:
+                    self._finish(fault.name)
                 self._poll(fault.until, partial(self._finish, fault.name))
         with contextlib.suppress(queue.Empty):
             self._finish(self._told.get_nowait())
@@ -244,6 +248,7 @@ class Running:
         if lasting is None:
             self._run.let_go(fault.name)
         else:
+            lasting.deadline = time.monotonic() + fault.longest
             self._lasting[fault.name] = lasting
 
     def _done_by_who_was_hit(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:

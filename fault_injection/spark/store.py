@@ -8,17 +8,34 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fault_injection.s3_server import S3Server
+from fault_injection.servers import Unavailable, versitygw_binary
 from fault_injection.spark.cluster import Cluster, python_path
 from fault_injection.spark.exchange import ROOM
 from fault_injection.spark.processes import is_gone, kill_with_descendants, listening_ports, wait_for
 
 _START_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A multipart upload that was begun and neither completed nor aborted."""
+
+    id: str
+    object: str
+    """What it would become, in its bucket."""
+    parts: int
+    """So many have been uploaded."""
+
+    def __str__(self) -> str:
+        return f"{self.id} of {self.object}, parts: {self.parts}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +49,29 @@ class Bucket:
         """How a pipeline names what lies there."""
         return f"s3a://{self.name}/{path}"
 
-    def uploads(self) -> list[str]:
-        """The multipart uploads that were begun and neither completed nor aborted."""
+    def uploads(self) -> list[Upload]:
+        """Those that nobody has ended."""
         # Where versitygw keeps them: a folder for each object's name, and in it one for each upload.
-        found = self.folder.glob(".sgwtmp/multipart/*/*")
-        return sorted(str(upload.relative_to(self.folder)) for upload in found if upload.is_dir())
+        found = [folder for folder in self.folder.glob(".sgwtmp/multipart/*/*") if folder.is_dir()]
+        return sorted(map(_upload_in, found), key=str)
+
+
+def _upload_in(folder: Path) -> Upload:
+    name = os.getxattr(folder.parent, "user.objname").decode()
+    return Upload(id=folder.name, object=name, parts=sum(1 for _ in folder.iterdir()))
+
+
+def store_beside(cluster: Cluster) -> Store:
+    """A store for a running cluster, whose server is built first where need be.
+
+    Raises
+    ------
+    Unavailable
+        It can't be had here, or nobody could ask it; the text says why.
+    """
+    if importlib.util.find_spec("boto3") is None:
+        raise Unavailable("no S3 server: boto3, which asks it, is not installed")
+    return Store(cluster, versitygw_binary())
 
 
 class Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,20 @@ from typing import Any
 import pyspark
 import pytest
 
+from fault_injection.servers import Unavailable
 from fault_injection.spark.chaos import Chaos, Session
+from fault_injection.spark.cluster import Cluster
 from fault_injection.spark.faults import Fault
 from fault_injection.spark.jobs import OPERATION, OPTIONS, Expected, text
 from fault_injection.spark.report import Report
+from fault_injection.spark.store import Store, store_beside
 from fault_injection.spark.verify import problems
 from tests.interop.oracle import Oracle, hudi
 
 __all__ = ["hudi"]
+
+ALL = "SPARKROBUST_CHAOS_ALL"
+"""The environment variable by which `make chaos` says that what this machine can install has to be there."""
 
 JOB = "fault_injection.spark.jobs:write"
 ROWS = 600
@@ -110,3 +117,22 @@ class Table:
 def table(chaos: Chaos, hudi: Oracle, tmp_path: Path) -> Table:
     """A table with some rows."""
     return Table(chaos, hudi, tmp_path / "t").begin()
+
+
+@pytest.fixture(scope="session")
+def store_or_reason(chaos_cluster: Cluster) -> Store | str:
+    """The cluster's S3 server, or the sentence that says why there is none."""
+    try:
+        return store_beside(chaos_cluster)
+    except Unavailable as reason:
+        if os.environ.get(ALL):
+            raise
+        return str(reason)
+
+
+@pytest.fixture(scope="session")
+def store(store_or_reason: Store | str) -> Store:
+    """The cluster's S3 server."""
+    if isinstance(store_or_reason, str):
+        pytest.skip(store_or_reason)
+    return store_or_reason

@@ -23,7 +23,7 @@ from fault_injection.spark.faults import (
     at,
     before,
 )
-from tests.chaos.conftest import JOB, ROWS, Table, by_turns, checkered
+from tests.chaos.conftest import JOB, ROWS, Table, by_turns, checkered, turn
 from tests.chaos.test_tasks import needs_namespaces
 from tests.interop.oracle import Oracle
 
@@ -123,6 +123,15 @@ def test_a_driver_that_sleeps_past_its_lock_and_heartbeat_does_no_harm_when_it_w
     else:
         assert woken.error in ("FencedError", "HeartbeatLostError"), woken
     assert table.is_right() and table.hudi_goes_on()
+
+
+@turn(newest=False)
+def test_a_driver_that_sleeps_until_something_that_never_comes_wakes_in_the_end(table: Table) -> None:
+    never = at("slot done", "task", nth=1000)
+    sleeps = Fault("sleeps", at("gate seen", "task"), FreezeDriver(), until=never, longest=1)
+    report = table.write("upsert", 300, 900, sleeps)
+    assert report.outcome.value and report.seconds > 1, report
+    assert table.is_right()
 
 
 def grow_old(file: Path) -> None:

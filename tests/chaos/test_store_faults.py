@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fault_injection.servers import Unavailable, versitygw_binary
 from fault_injection.spark.chaos import Chaos, Session
-from fault_injection.spark.cluster import Cluster
 from fault_injection.spark.faults import (
     Answer,
     At,
@@ -26,6 +24,7 @@ from fault_injection.spark.faults import (
 )
 from fault_injection.spark.jobs import Expected
 from fault_injection.spark.plain_reader import snapshot
+from fault_injection.spark.random_plans import MOST_TIMES_BUSY, OF_EVERY_FILE, REQUESTS
 from fault_injection.spark.report import Report
 from fault_injection.spark.store import Bucket, Store
 from fault_injection.spark.verify import problems, wrong_rows
@@ -34,20 +33,10 @@ from tests.chaos.test_tasks import needs_namespaces
 
 pytest_plugins = ["fault_injection.pytest_plugin"]
 
-TRIES = 6
-"""So often sparkrobust asks a store before it gives up."""
 SLOTS = 6
 """Of the upsert that most tests do, which rewrites so many files."""
 
-STEPS = {
-    "the gate": request("PUT", "*/gate"),
-    "a part of an upload": request("PUT", "*.parquet", "*partNumber=*", nth=2),
-    "a completion marker": request("PUT", "*/cm/*", nth=2),
-    "the decision": request("PUT", "*/decision"),
-    "the completion of an upload": request("POST", "*.parquet", "uploadId=*", nth=2),
-    "the completion of the commit file": request("POST", "*/timeline/*", "uploadId=*"),
-    "the end of the control folder": request("POST", "*", "delete*"),
-}
+STEPS = {name: replace(asked, nth=2) if name in OF_EVERY_FILE else asked for name, asked in REQUESTS.items()}
 """What a write asks of the store, and must know the answer to."""
 
 
@@ -57,14 +46,9 @@ def at_every_step(deed: Deed, times: int = 1) -> list[Fault]:
 
 
 @pytest.fixture(scope="module")
-def on_s3(chaos_cluster: Cluster, chaos: Chaos) -> Iterator[Chaos]:
+def on_s3(chaos: Chaos, store: Store) -> Iterator[Chaos]:
     """Drivers that reach an S3 server."""
-    pytest.importorskip("botocore", reason="boto3 is not installed")
-    try:
-        store = Store(chaos_cluster, versitygw_binary())
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with Chaos(chaos_cluster, told=chaos.told, store=store) as on_s3:
+    with Chaos(chaos.cluster, told=chaos.told, store=store) as on_s3:
         yield on_s3
 
 
@@ -125,13 +109,13 @@ def table(on_s3: Chaos) -> Subject:
 
 @pytest.mark.parametrize("method", by_turns(["PUT", "POST", "GET", "DELETE"]))
 def test_a_store_that_is_busy_several_times_in_a_row_only_delays_a_write(table: Subject, method: str) -> None:
-    busy = request(method, "bucket-*/t*", times=TRIES - 1)
+    busy = request(method, "bucket-*/t*", times=MOST_TIMES_BUSY)
     table.write("upsert", 100, 300, 2, Fault("busy", busy, Answer(503)))
     assert not table.problems()
 
 
 def test_a_store_that_is_busy_at_every_step_of_a_write_only_delays_it(table: Subject) -> None:
-    table.write("upsert", 100, 300, 2, *at_every_step(Answer(503), times=TRIES - 1))
+    table.write("upsert", 100, 300, 2, *at_every_step(Answer(503), times=MOST_TIMES_BUSY))
     assert not table.problems()
 
 
@@ -231,5 +215,15 @@ def test_a_decision_that_arrives_after_its_driver_has_died_is_carried_out_by_the
     report = table.tried("upsert", 100, 300, 2, Fault("late", STEPS["the decision"], KillDriver()))
     assert report.outcome.killed
     table.expected.write("upsert", 100, 300, 2)
+    table.write("upsert", 150, 350, 3)
+    assert not table.problems()
+
+
+def test_the_commit_file_of_a_driver_that_dies_before_it_decides_leaves_no_upload(table: Subject) -> None:
+    report = table.tried(
+        "upsert", 100, 300, 2, Fault("dies", at("commit staged", who="driver"), KillDriver())
+    )
+    assert report.outcome.killed
+    assert [one for one in table.bucket.uploads() if ".commit" in one.object]
     table.write("upsert", 150, 350, 3)
     assert not table.problems()
