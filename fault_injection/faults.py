@@ -133,6 +133,13 @@ FAULTS: tuple[FaultClass, ...] = (
         simulated=_by("many-writers", "one-row", "overtaken", "one-new-key", "services"),
     ),
     FaultClass(
+        name="what others did while a write was planned, or ran, is archived, and older files are cleaned",
+        where="optimistic_concurrency_control, beside Hudi's cleaner and archiver",
+        verdict=Verdict.FAILED_CLEAN,
+        then="what it can't tell any more, or lacks a file for, is a conflict, after which it may try again",
+        simulated=_by("cleaned-while-asleep"),
+    ),
+    FaultClass(
         name="a writer loses the lock while it holds it (it sleeps, the lock expires, its session ends)",
         where="optimistic_concurrency_control, anywhere under the lock",
         verdict=Verdict.SURVIVED,

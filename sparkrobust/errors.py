@@ -182,6 +182,18 @@ class UnavailableError(RobustWriteError):
     default_kind = "unavailable"
 
 
+class StorageFullError(RobustWriteError):
+    """No space is left on the store."""
+
+    default_kind = "storage-full"
+
+
+class PermissionDeniedError(RobustWriteError):
+    """The store refuses us this operation."""
+
+    default_kind = "permission-denied"
+
+
 class CommitUnknownError(RobustWriteError):
     """Whether the write is durable could not be found out; the message says what to look at."""
 

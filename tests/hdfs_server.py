@@ -18,8 +18,7 @@ from pathlib import Path
 
 from fault_injection.pyspark_jars import JAVA_OPTIONS, java, pyspark_jars
 from fault_injection.servers import Unavailable, cache_folder, free_port, stop
-from sparkrobust.errors import UnavailableError
-from sparkrobust.storage.contract import StorageFullError
+from sparkrobust.errors import StorageFullError, UnavailableError
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.patience import Patience
 

@@ -23,14 +23,10 @@ from sparkrobust.errors import (
     CorruptTableError,
     FencedError,
     RobustWriteError,
+    StorageFullError,
     UnavailableError,
 )
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    NotFoundError,
-    Storage,
-    StorageFullError,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, Storage
 
 SHARED_LOCK = (
     "give all writers the same lock provider, "
@@ -280,25 +276,38 @@ class Control:
         """
         storage, folder = self.storage, self.folder
         remove_markers(storage, folder.instant, published)
-        if not storage.staging.has_folders:
+        if storage.staging.has_folders:
+            storage.delete_tree(folder.path)
+        else:
             # The gate first: what is listed after that has every finalize marker that was put by who found
             # the gate; a commit could follow on one that is still there when the decision is gone.
             storage.delete(folder.gate)
-            found = [info.path for info in storage.walk(folder.path)]
-            self._discard_commits(found, published)
-            if not published:
-                self._discard_completed(found)
-            storage.delete_all([path for path in found if path != folder.decision])
-        storage.delete_tree(folder.path)
+            self._remove_seen(published, first=True)
+            # Who sleeps may put something all the while.
+            while self._remove_seen(published):
+                pass
         storage.delete(heartbeat_file(folder.instant))
 
-    def _discard_commits(self, paths: Iterable[str], published: Collection[str]) -> None:
-        """Throw away the uploads of commit files by which the write was not completed."""
+    def _remove_seen(self, published: Collection[str], *, first: bool = False) -> bool:
+        """Remove what there is, and the uploads that only it tells of; whether there was anything.
+
+        At first the decision stays.
+        """
+        found = [info.path for info in self.storage.walk(self.folder.path)]
+        commits = [path for path in found if self.folder.is_staged_commit(path)]
+        # Most often there is one, by which the write was completed: of that nothing is left.
+        if len(commits) > (1 if published and first else 0):
+            self._discard_commits(commits)
+        if not published:
+            self._discard_completed(found)
+        self.storage.delete_all([path for path in found if not (first and path == self.folder.decision)])
+        return bool(found)
+
+    def _discard_commits(self, paths: Iterable[str]) -> None:
+        """Throw away the uploads of commit files that these tell of."""
         if not self.storage.staging.needs_its_token:
             return
-        staged = [path for path in paths if self.folder.is_staged_commit(path)]
-        # Most often there is one, by which it was: of that nothing is left.
-        for path in staged if len(staged) > 1 or not published else ():
+        for path in paths:
             with contextlib.suppress(NotFoundError, CorruptTableError):
                 token = self.storage.read(path).decode(errors="replace")
                 if self.folder.is_timeline_file(path_of_upload(token)):

@@ -59,9 +59,10 @@ from sparkrobust.errors import (
     FencedError,
     IndeterminateInputError,
     RobustWriteError,
+    StorageFullError,
 )
 from sparkrobust.probe import Point, reached
-from sparkrobust.storage.contract import AlreadyExistsError, StorageFullError
+from sparkrobust.storage.contract import AlreadyExistsError
 from sparkrobust.storage.locks import Grip, Waiting
 
 _TRIES = 5
@@ -380,6 +381,8 @@ class Transaction:
         try:
             decided = self._control.decide(wanted)
         except (FencedError, StorageFullError):
+            with contextlib.suppress(RobustWriteError):
+                self.table.storage.discard(wanted.commit_file.token)
             raise
         except RobustWriteError as error:
             raise self._unknown(f"whether it was decided could not be found out: {error}") from error

@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.written import WrittenFile
-from sparkrobust.errors import CorruptTableError, InvalidInputError, RobustWriteError
+from sparkrobust.errors import (
+    CorruptTableError,
+    InvalidInputError,
+    PermissionDeniedError,
+    RobustWriteError,
+    StorageFullError,
+)
 from sparkrobust.handles.attempt import SlotAttempt, Write, is_open
 from sparkrobust.handles.bulk import bulk
 from sparkrobust.handles.create import create
@@ -18,7 +24,6 @@ from sparkrobust.handles.merge import merge
 from sparkrobust.handles.plan import SLOT, Attempt, SlotResult, WritePlan
 from sparkrobust.handles.rows import newest_of_each_key
 from sparkrobust.handles.spool import Spool, in_chunks
-from sparkrobust.storage.contract import PermissionDeniedError, StorageFullError
 
 _CHUNK_ROWS = 64 * 1024
 _SLOT_THREADS = 2

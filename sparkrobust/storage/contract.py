@@ -60,18 +60,6 @@ class ChangedError(RobustWriteError):
     default_kind = "changed"
 
 
-class StorageFullError(RobustWriteError):
-    """No space is left on the store."""
-
-    default_kind = "storage-full"
-
-
-class PermissionDeniedError(RobustWriteError):
-    """The store refuses us this operation."""
-
-    default_kind = "permission-denied"
-
-
 @dataclass(frozen=True, kw_only=True)
 class FileInfo:
     """One object of a listing."""

@@ -17,17 +17,14 @@ from typing import Any, TypeVar
 
 from sparkrobust.errors import (
     InvalidInputError,
+    PermissionDeniedError,
     RobustWriteError,
+    StorageFullError,
     UnavailableError,
     UnsafePathError,
     UnsupportedTableError,
 )
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    NotFoundError,
-    PermissionDeniedError,
-    StorageFullError,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
 from sparkrobust.storage.hdfs_settings import HdfsSettings, client_of
 from sparkrobust.storage.patience import Patience
 

@@ -35,14 +35,13 @@ import os
 import stat as stat_bits
 from collections.abc import Callable, Iterable, Iterator
 
-from sparkrobust.errors import InvalidInputError, UnavailableError
+from sparkrobust.errors import InvalidInputError, PermissionDeniedError, UnavailableError
 from sparkrobust.storage import local_looks, local_marks, posix
 from sparkrobust.storage.contract import (
     ChangedError,
     FileInfo,
     Look,
     NotFoundError,
-    PermissionDeniedError,
     StagedFile,
     StagedWriter,
     Staging,

@@ -11,9 +11,15 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sparkrobust.errors import RobustWriteError, UnavailableError, UnsupportedTableError
+from sparkrobust.errors import (
+    PermissionDeniedError,
+    RobustWriteError,
+    StorageFullError,
+    UnavailableError,
+    UnsupportedTableError,
+)
 from sparkrobust.storage.azure_settings import AzureSettings, client_of, obstore_module
-from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
+from sparkrobust.storage.contract import NotFoundError
 from sparkrobust.storage.patience import Patience
 
 T = TypeVar("T")

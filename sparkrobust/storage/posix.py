@@ -16,13 +16,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from sparkrobust.errors import InvalidInputError, RobustWriteError, UnavailableError, UnsupportedTableError
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    NotFoundError,
+from sparkrobust.errors import (
+    InvalidInputError,
     PermissionDeniedError,
+    RobustWriteError,
     StorageFullError,
+    UnavailableError,
+    UnsupportedTableError,
 )
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
 from sparkrobust.storage.patience import Patience
 
 _UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}

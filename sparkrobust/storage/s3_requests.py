@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkrobust.errors import RobustWriteError, UnavailableError, UnsupportedTableError
-from sparkrobust.storage.contract import NotFoundError, PermissionDeniedError, StorageFullError
+from sparkrobust.errors import (
+    PermissionDeniedError,
+    RobustWriteError,
+    StorageFullError,
+    UnavailableError,
+    UnsupportedTableError,
+)
+from sparkrobust.storage.contract import NotFoundError
 from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3_settings import S3Settings, botocore_module, client_of
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-from sparkrobust.errors import InvalidOptionError, UnavailableError
-from sparkrobust.storage.contract import PermissionDeniedError
+from sparkrobust.errors import InvalidOptionError, PermissionDeniedError, UnavailableError
 from sparkrobust.storage.locks import Grip, Holder, TableLock, owner_in, signed
 from sparkrobust.world import Clock, Ids
 

@@ -34,11 +34,12 @@ from sparkrobust.errors import (
     InvalidKeyError,
     LockError,
     RobustWriteError,
+    StorageFullError,
     UnavailableError,
     UnsupportedTableError,
 )
 from sparkrobust.options import parse
-from sparkrobust.storage.contract import Storage, StorageFullError
+from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.world import Ids
 from tests.clocks import TestClock

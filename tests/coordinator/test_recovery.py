@@ -15,10 +15,16 @@ from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
-from sparkrobust.errors import FencedError, LockError, RobustWriteError
+from sparkrobust.errors import (
+    FencedError,
+    LockError,
+    PermissionDeniedError,
+    RobustWriteError,
+    StorageFullError,
+)
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
-from sparkrobust.storage.contract import PermissionDeniedError, Storage, StorageFullError
+from sparkrobust.storage.contract import Storage
 from tests.coordinator.writers import LOCK, writer
 from tests.coordinator.writes import (
     STOPS,

@@ -19,11 +19,11 @@ from sparkrobust.errors import (
     LockError,
     OperationCancelled,
     RobustWriteError,
+    StorageFullError,
     TableNotFoundError,
     UnavailableError,
     UnsupportedTableError,
 )
-from sparkrobust.storage.contract import StorageFullError
 
 
 def stat(partition: str, *, old: str = "null", **counts: int) -> WriteStat:

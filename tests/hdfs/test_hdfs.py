@@ -19,16 +19,9 @@ import pytest
 from fault_injection.servers import free_port
 from sparkrobust.coordinator import rollback
 from sparkrobust.coordinator.table import HudiTable
-from sparkrobust.errors import CorruptTableError, UnavailableError
+from sparkrobust.errors import CorruptTableError, PermissionDeniedError, StorageFullError, UnavailableError
 from sparkrobust.storage import hdfs_requests
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    ChangedError,
-    NotFoundError,
-    PermissionDeniedError,
-    StagedFile,
-    StorageFullError,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, StagedFile
 from sparkrobust.storage.hdfs import HdfsStorage
 from sparkrobust.storage.hdfs_scratch import SCRATCH
 from sparkrobust.storage.hdfs_settings import client_of

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sparkrobust.errors import RobustWriteError
-from sparkrobust.storage.contract import PermissionDeniedError, StorageFullError
+from sparkrobust.errors import PermissionDeniedError, RobustWriteError, StorageFullError
 from tests.interop.tables import options, pending
 from tests.spark.conftest import small_session
 from tests.spark.tables import Subject, everything_in, leftovers

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from sparkrobust.errors import RobustWriteError
+from sparkrobust.errors import PermissionDeniedError, RobustWriteError, StorageFullError
 from sparkrobust.storage import posix
-from sparkrobust.storage.contract import PermissionDeniedError, StorageFullError
 from sparkrobust.storage.local import LocalStorage
 
 

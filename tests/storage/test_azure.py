@@ -26,18 +26,13 @@ from fault_injection.proxy import (
 from sparkrobust.errors import (
     InvalidInputError,
     InvalidOptionError,
+    PermissionDeniedError,
     RobustWriteError,
     UnavailableError,
     UnsupportedTableError,
 )
 from sparkrobust.storage.azure_settings import AzurePlace, AzureSettings
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    ChangedError,
-    NotFoundError,
-    PermissionDeniedError,
-    StagedFile,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, StagedFile
 from sparkrobust.storage.object_store import PART_SIZE, ObjectStorage
 from sparkrobust.storage.resolve import storage_for
 from tests.servers import AzureServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrobust.storage.contract import PermissionDeniedError
+from sparkrobust.errors import PermissionDeniedError
 from sparkrobust.storage.local import LocalStorage
 
 HERE = Path(__file__).parent

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkrobust.errors import InvalidInputError, RobustWriteError, UnsafePathError
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    NotFoundError,
+from sparkrobust.errors import (
+    InvalidInputError,
     PermissionDeniedError,
+    RobustWriteError,
     StorageFullError,
+    UnsafePathError,
 )
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
 from sparkrobust.storage.hdfs_requests import Refused, Unclear, _answer_of
 from sparkrobust.storage.hdfs_settings import HdfsSettings
 from sparkrobust.storage.resolve import storage_for

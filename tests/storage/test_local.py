@@ -15,15 +15,9 @@ import pytest
 
 from sparkrobust.coordinator.leftovers import begin_markers
 from sparkrobust.core.names import MarkerType, begin_marker
-from sparkrobust.errors import InvalidInputError, UnavailableError
+from sparkrobust.errors import InvalidInputError, PermissionDeniedError, StorageFullError, UnavailableError
 from sparkrobust.storage import posix
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    NotFoundError,
-    PermissionDeniedError,
-    StagedFile,
-    StorageFullError,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, StagedFile
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.patience import Patience
 

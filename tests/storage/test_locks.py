@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 from sparkrobust.core.names import ROBUST
-from sparkrobust.errors import FencedError, LockError, UnavailableError
-from sparkrobust.storage.contract import PermissionDeniedError, Storage
+from sparkrobust.errors import FencedError, LockError, PermissionDeniedError, UnavailableError
+from sparkrobust.storage.contract import Storage
 from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import FileSystemLock, Holder, InProcessLock, TableLock, time_of
 from sparkrobust.storage.memory import MemoryStorage

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from fault_injection.s3_server import S3Server
-from sparkrobust.errors import RobustWriteError
-from sparkrobust.storage.contract import PermissionDeniedError
+from sparkrobust.errors import PermissionDeniedError, RobustWriteError
 from sparkrobust.storage.resolve import storage_for
 from sparkrobust.storage.s3 import S3Storage
 from tests.storage.conftest import BUCKET, QUICK

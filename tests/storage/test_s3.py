@@ -28,17 +28,12 @@ from fault_injection.s3_server import S3Server
 from sparkrobust.errors import (
     CorruptTableError,
     InvalidInputError,
+    PermissionDeniedError,
     UnavailableError,
     UnsupportedTableError,
 )
 from sparkrobust.storage import s3_files
-from sparkrobust.storage.contract import (
-    AlreadyExistsError,
-    ChangedError,
-    NotFoundError,
-    PermissionDeniedError,
-    StagedFile,
-)
+from sparkrobust.storage.contract import AlreadyExistsError, ChangedError, NotFoundError, StagedFile
 from sparkrobust.storage.patience import Patience
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.storage.s3_files import PART_SIZE, Upload

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fault_injection.s3_server import S3Server
-from sparkrobust.errors import InvalidInputError, InvalidOptionError
-from sparkrobust.storage.contract import PermissionDeniedError
+from sparkrobust.errors import InvalidInputError, InvalidOptionError, PermissionDeniedError
 from sparkrobust.storage.s3 import S3Storage
 from sparkrobust.storage.s3_settings import S3Settings, _time_of
 from tests.storage.conftest import BUCKET

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from sparkrobust.core.names import LOCK_RECORD, LOCKS
-from sparkrobust.errors import CorruptTableError, FencedError, LockError, UnavailableError
-from sparkrobust.storage.contract import ChangedError, PermissionDeniedError, Storage
+from sparkrobust.errors import (
+    CorruptTableError,
+    FencedError,
+    LockError,
+    PermissionDeniedError,
+    UnavailableError,
+)
+from sparkrobust.storage.contract import ChangedError, Storage
 from sparkrobust.storage.locks import Holder
 from sparkrobust.storage.memory import MemoryStorage
 from sparkrobust.storage.storage_lock import StorageLock
