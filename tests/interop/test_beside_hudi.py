@@ -15,6 +15,7 @@ from sparkrobust.probe import Point
 from tests.interop.oracle import Oracle
 from tests.interop.tables import completed, options, ordered, pending, query, row
 from tests.moments import at
+from tests.spark.test_cleaned_meanwhile import while_gathering
 
 PAGE = Path(__file__).parents[2] / "docs" / "beside-hudi.md"
 ROUNDS = 3
@@ -70,3 +71,33 @@ def test_a_new_key_that_hudi_inserted_meanwhile_is_in_the_table_once(
         result = ours.write(table, query([row(5, "us", ts=12)]), both)
     assert result.retries == 1 and result.updated == 1
     assert ordered(hudi.read(table)) == ordered([row(1), row(5, "us", ts=12)])
+
+
+def test_a_row_is_not_doubled_whose_file_hudi_cleans_while_our_write_is_planned(
+    hudi: Oracle, ours: Any, table: Path, both: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidying = {
+        **both,
+        "hoodie.clean.automatic": "true",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+    }
+    ours.write(table, query([row(1, "eu"), row(2, "us")]), both)
+    first = completed(table, "commit")[0]
+    for ts in range(20, 24):
+        hudi.write(table, query([row(2, "us", ts=ts)]), tidying)
+    assert first not in completed(table, "commit")
+    (old,) = (table / "eu").glob("*.parquet")
+
+    def others() -> None:
+        hudi.write(table, query([row(1, "eu", ts=50)]), tidying)
+        for ts in range(24, 26):
+            hudi.write(table, query([row(2, "us", ts=ts)]), tidying)
+        assert not old.exists()
+
+    while_gathering(monkeypatch, others)
+    result = ours.write(table, query([row(1, "eu", ts=60), row(3, "asia")]), both)
+    assert result.retries == 1 and (result.updated, result.inserted) == (1, 1)
+    wanted = [row(1, "eu", ts=60), row(2, "us", ts=25), row(3, "asia")]
+    assert ordered(hudi.read(table)) == ordered(ours.read(table)) == ordered(wanted)
