@@ -28,6 +28,7 @@ from sparkrobust.coordinator.conflicts import (
     table_changed,
 )
 from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.core.conflicts import work_of
 from sparkrobust.core.instant import Instant, InstantTime
 from sparkrobust.core.markers import Terms
 from sparkrobust.core.names import HISTORY, BaseFileName, instant_file
@@ -75,7 +76,8 @@ def look_beside(table: HudiTable, plan: Plan, found: Found) -> Beside:
         if file_id not in found.get(partition, (file_id,)):
             told = f"no file was left of the file group {partition or '.'}/{file_id}, which they changed"
             raise table_changed(table, plan, told)
-    earlier = (one.time for one in table.timeline.pending if one.time < plan.folder.instant)
+    changing = (one.time for one in table.timeline.pending if work_of(one) is not None)
+    earlier = (time for time in changing if time < plan.folder.instant)
     return Beside(completed=tuple(others), pending=frozenset(earlier))
 
 
