@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
+from fault_injection.histories import Archiver
 from fault_injection.simulation.actors import Pipelines
 from sparkrobust.coordinator.leftovers import begin_markers, control_folders
 from sparkrobust.coordinator.locking import locked
@@ -15,14 +16,7 @@ from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.instant import WRITES, Action, Instant, State
-from sparkrobust.core.names import (
-    HISTORY,
-    BaseFileName,
-    history_manifest,
-    instant_file,
-    joined,
-    marker_folder,
-)
+from sparkrobust.core.names import BaseFileName, instant_file, joined, marker_folder
 from sparkrobust.formats.commit_metadata import ReplaceCommitMetadata
 
 
@@ -108,7 +102,7 @@ def _superseded(table: HudiTable) -> list[str]:
 
 
 def archiver(
-    pipelines: Pipelines, *, own: bool, waits: bool, announce: Callable[[str], None]
+    pipelines: Pipelines, *, own: bool, announce: Callable[[str], None], history: Archiver | None = None
 ) -> Callable[[], None]:
     """Takes completed writes off the active timeline but for the newest one, the oldest first.
 
@@ -116,9 +110,10 @@ def archiver(
     ----------
     own
         Ours never passes a write that still has a control folder; Hudi's knows nothing of them.
-    waits
-        As of all archivers, since readers go by the timeline: of the writes before a pending one the newest
-        stays, and so does one that has replaced files which are still there.  Else it is worse than any.
+    history
+        Where it keeps them.  It then goes as far as archivers may, since readers go by the timeline: of the
+        writes before a pending one the newest stays, and so does one that has replaced files which are still
+        there.  Without, it is worse than any.
     """
 
     def archive() -> None:
@@ -128,11 +123,12 @@ def archiver(
         for oldest, newer in pairwise(table.timeline.completed_writes):
             if own and any(folder.instant == oldest.time for folder in control_folders(storage)):
                 return
-            if waits and (pending < newer.time or _still_there(table, oldest)):
+            if history is not None and (pending < newer.time or _still_there(table, oldest)):
                 return
             announce(oldest.time)
-            # Nobody reads it here; it tells that something was archived.
-            storage.put(f"{HISTORY}/{history_manifest(1)}", b"")
+            if history is not None:
+                history.archive(oldest)
+                continue
             for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
                 storage.delete(instant_file(replace(oldest, state=state)))
 

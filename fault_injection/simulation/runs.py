@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fault_injection.faults import Fault
+from fault_injection.histories import Archiver
 from fault_injection.simulation.actors import Pipelines, Told
 from fault_injection.simulation.audit import AnyStorage, Auditor, Violation
 from fault_injection.simulation.others import (
@@ -146,7 +147,8 @@ def _store(world: World, story: Scenario) -> tuple[AnyStorage, Callable[[str], b
 def _begin(
     world: World, pipelines: Pipelines, services: Services | None, auditor: Auditor, story: Scenario
 ) -> None:
-    waits, archived = story.is_read, auditor.archived.add
+    history = Archiver(pipelines.storage()) if story.is_read else None
+    archived = auditor.archived.add
     for number, (what, begins) in enumerate(story.actors, 1):
         name = f"{what} {number}"
         others = [actor for actor in world.actors if "archiver" not in actor.name]
@@ -157,8 +159,8 @@ def _begin(
             "recover": recoverer(pipelines),
             "reader": reader(pipelines, auditor),
             "cleaner": cleaner(pipelines, announce=auditor.cleaned.add),
-            "archiver": archiver(pipelines, own=True, waits=waits, announce=archived),
-            "foreign archiver": archiver(pipelines, own=False, waits=waits, announce=archived),
+            "archiver": archiver(pipelines, own=True, announce=archived, history=history),
+            "foreign archiver": archiver(pipelines, own=False, announce=archived, history=history),
             "hudi": foreign_rollback(pipelines, announce=auditor.unmarked.add),
             "forget": forgets(pipelines),
             **(services.by_name if services else {}),

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from fault_injection.spark.class_archive import SPARK_HOME, settings_folder, small_jvm
 from fault_injection.spark.places import Host, Namespaces, Places, ThisMachine, why_no_namespaces
-from fault_injection.spark.processes import arguments, descendants, kill_with_descendants, wait_for
+from fault_injection.spark.processes import Known, arguments, descendants, wait_for
 
 ENOUGH_CORES = 8
 """Of each worker: while one host is cut off, all executors of several drivers have their place on another."""
@@ -103,7 +103,7 @@ class Cluster:
             "PYSPARK_PYTHON": python,
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._servers: list[int] = []
+        self._servers: list[Known] = []
         self.pids: list[int] = []
         """The master's, then the workers'."""
         self.url = ""
@@ -137,8 +137,8 @@ class Cluster:
 
     def stop(self) -> None:
         """End the executors, workers and master, by their ids, and wait until they are gone."""
-        for pid in reversed(self._servers):
-            kill_with_descendants(pid)
+        for server in reversed(self._servers):
+            server.kill()
         self.places.close()
         for process in self._processes.values():
             process.wait()
@@ -161,7 +161,7 @@ class Cluster:
         with (self.folder / f"{name}.log").open("wb") as log:
             process, pid = self.start(host, command, environment, stdout=log, stderr=subprocess.STDOUT)
         self._processes[name] = process
-        self._servers.append(pid)
+        self._servers.append(Known.now(pid))
         return pid
 
     def _start(self, name: str, host: Host, role: str, *given: str) -> None:

@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fault_injection.spark.processes import children, descendants, id_inside, is_gone, wait_for
+from fault_injection.spark.processes import Known, children, descendants, id_inside, is_gone, wait_for
 
 LOOPBACK = "127.0.0.1"
 _HOLE = "9"
@@ -32,9 +33,10 @@ sys.stdin.read()
 """
 _WATCHMAN = """\
 import os, signal, sys
-from fault_injection.spark.places import end_sessions
+from fault_injection.spark.places import Known, end_sessions
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-end_sessions({int(line) for line in sys.stdin})
+lines = [line.split() for line in sys.stdin]
+end_sessions(Known(int(pid), began) for pid, began in lines)
 """
 
 
@@ -108,7 +110,6 @@ class ThisMachine(Places):
 
     def __init__(self) -> None:
         self.driver, self.store = Host(name=LOOPBACK), LOOPBACK
-        self._sessions: set[int] = set()
         self._watchman = subprocess.Popen(
             [sys.executable, "-c", _WATCHMAN],
             stdin=subprocess.PIPE,
@@ -143,9 +144,8 @@ class ThisMachine(Places):
         return 0 if is_gone(inside) else inside
 
     def started(self, process: subprocess.Popen[bytes]) -> int:
-        self._sessions.add(process.pid)
         assert self._watchman.stdin is not None
-        self._watchman.stdin.write(f"{process.pid}\n".encode())
+        self._watchman.stdin.write(f"{process.pid} {Known.now(process.pid).began}\n".encode())
         self._watchman.stdin.flush()
         return process.pid
 
@@ -153,9 +153,15 @@ class ThisMachine(Places):
         self._watchman.communicate()
 
 
-def end_sessions(sessions: set[int]) -> None:
-    """Kill every process that belongs to one of these sessions, until there is none."""
-    while sessions:
+def end_sessions(leaders: Iterable[Known]) -> None:
+    """Kill every process of the sessions that these have begun, until there is none.
+
+    A session has its leader's id as long as anybody is in it.  Then another process may get the id, and
+    begin a session of its own.
+    """
+    known = list(leaders)
+    while True:
+        sessions = {one.pid for one in known if not one.is_gone or is_gone(one.pid)}
         found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         mine = [pid for pid in found if _session(pid) in sessions and not is_gone(pid)]
         if not mine:

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -120,11 +121,40 @@ def send(number: signal.Signals, pids: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
+@dataclass(frozen=True)
+class Known:
+    """A process that was seen once.  When it has ended, its id may soon be that of somebody else's."""
+
+    pid: int
+    began: str
+    """In ticks since the machine has."""
+
+    @classmethod
+    def now(cls, pid: int) -> Known:
+        """The one that has this id, if one has."""
+        return cls(pid, _began(pid))
+
+    @property
+    def is_gone(self) -> bool:
+        return is_gone(self.pid) or _began(self.pid) != self.began
+
+    def kill(self) -> None:
+        """End it and all that it has started, if it has not ended."""
+        if not self.is_gone:
+            kill_with_descendants(self.pid)
+
+
+def _began(pid: int) -> str:
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
 def kill(*pids: int) -> None:
-    """End processes at once, and see that they have ended."""
+    """End processes at once, that are there now, and see that they have ended."""
+    known = [Known.now(pid) for pid in pids]
     send(signal.SIGKILL, pids)
-    for pid in pids:
-        wait_for(lambda pid=pid: is_gone(pid), f"the end of process {pid}")  # type: ignore[misc]
+    for one in known:
+        wait_for(lambda one=one: one.is_gone, f"the end of process {one.pid}")  # type: ignore[misc]
 
 
 def kill_with_descendants(pid: int) -> None:

@@ -20,10 +20,9 @@ from fault_injection.spark.cluster import Executor
 from fault_injection.spark.exchange import Hit, Run
 from fault_injection.spark.inside import TASK
 from fault_injection.spark.processes import (
+    Known,
     descendants,
-    is_gone,
     kill,
-    kill_with_descendants,
     open_files,
     parent,
     send,
@@ -53,7 +52,7 @@ class _Lasting:
     """A fault that has begun and is not over."""
 
     undo: Callable[[], object]
-    ends_with: tuple[int, ...] = ()
+    ends_with: tuple[Known, ...] = ()
     """Processes that have nothing to do any more once the fault is over, and end; first who was hit."""
     deadline: float = math.inf
 
@@ -79,7 +78,7 @@ class Running:
         self._vain: dict[str, str] = {}
         """Why faults whose moment has come did nothing."""
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._strays: list[int] = []
+        self._strays: list[Known] = []
         self._old = {when: set(self._found(when)) for when in self._awaited() if when.new}
         self._answer: dict[str, Any] | None = None
         self._problem: BaseException | None = None
@@ -263,7 +262,7 @@ class Running:
     def _outlive(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
         assert executor is not None
         kill(executor.pid)
-        then = _Lasting(lambda: self._run.let_go(fault.name), (pid,))
+        then = _Lasting(lambda: self._run.let_go(fault.name), (Known.now(pid),))
         return f"; SIGKILL to executor {executor.id}, and not to its Python worker", then
 
     def _partition(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
@@ -283,7 +282,8 @@ class Running:
             time.sleep(deed.alone)
             places.heal(host)
 
-        return f"; {host.name} is cut off", _Lasting(heal, (pid or executor.pid, executor.pid))
+        hit = Known.now(pid or executor.pid), Known.now(executor.pid)
+        return f"; {host.name} is cut off", _Lasting(heal, hit)
 
     def _hold(self, fault: f.Fault, executor: Executor | None, pid: int) -> _Done:
         return "", _Lasting(lambda: self._run.let_go(fault.name))
@@ -334,7 +334,7 @@ class Running:
         """A fault is over."""
         lasting = self._lasting.pop(name, None)
         if lasting is not None:
-            if lasting.ends_with and is_gone(lasting.ends_with[0]):
+            if lasting.ends_with and lasting.ends_with[0].is_gone:
                 self._vain[f.ending(name)] = "who was to go on had ended before"
             lasting.undo()
             self._over.add(name)
@@ -350,11 +350,11 @@ class Running:
             self._run.let_go(name)
             self._run.let_go(f.ending(name))
         try:
-            wait_for(lambda: all(map(is_gone, self._strays)), "the end of strays", _STRAY_SECONDS)
+            wait_for(lambda: all(one.is_gone for one in self._strays), "the end of strays", _STRAY_SECONDS)
         except TimeoutError:
             # Spark may take long to tell an executor that it was given up; its task has had the time to end.
-            for pid in self._strays:
-                kill_with_descendants(pid)
+            for one in self._strays:
+                one.kill()
 
 
 def _described(hit: Hit) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from fault_injection.spark.class_archive import small_jvm
 from fault_injection.spark.cluster import Cluster, Executor, python_path
 from fault_injection.spark.exchange import ROOM, Room
-from fault_injection.spark.processes import kill, kill_with_descendants, send, wait_for
+from fault_injection.spark.processes import Known, kill, kill_with_descendants, send, wait_for
 from fault_injection.spark.store import Store
 
 JOB_SECONDS = 240.0
@@ -86,7 +86,7 @@ class Session:
         self._log = folder / "driver.log"
         submit = f"--properties-file {shlex.quote(str(self._settings))} pyspark-shell"
         with self._log.open("wb") as log:
-            self._process, self._python = cluster.start(
+            self._process, python = cluster.start(
                 cluster.places.driver,
                 [sys.executable, "-m", "fault_injection.spark.driver"],
                 {**environment, "PYSPARK_SUBMIT_ARGS": submit},
@@ -94,12 +94,13 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
+        self._python = Known.now(python)
         threading.Thread(target=self._listen, daemon=True).start()
         said = self._next(JOB_SECONDS)
         if said is None:
             raise RuntimeError(f"a driver has ended before it began: {self.last_words()}")
         self.app: str = said["app"]
-        self._java = cluster.places.pid(said["java"])
+        self._java = Known.now(cluster.places.pid(said["java"]))
 
     def _write_settings(self, given: Mapping[str, str]) -> None:
         cluster, driver = self.cluster, self.cluster.places.driver
@@ -156,8 +157,8 @@ class Session:
 
     @property
     def pids(self) -> list[int]:
-        """The driver's Python, and its JVM."""
-        return [self._python, self._java]
+        """The driver's Python, and its JVM, as far as they have not ended."""
+        return [one.pid for one in (self._python, self._java) if not one.is_gone]
 
     def executors(self) -> list[Executor]:
         return self.cluster.executors(self.app)
@@ -205,7 +206,7 @@ class Session:
         """End the driver, and see that its executors have ended."""
         if self._process.poll() is None:
             self.wake()
-            kill_with_descendants(self._python)
+            self._python.kill()
             self._process.wait()
         self.alive = False
         for executor in self.executors():

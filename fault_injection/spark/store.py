@@ -19,7 +19,7 @@ from fault_injection.s3_server import S3Server
 from fault_injection.servers import Unavailable, versitygw_binary
 from fault_injection.spark.cluster import Cluster, python_path
 from fault_injection.spark.exchange import ROOM
-from fault_injection.spark.processes import is_gone, kill_with_descendants, listening_ports, wait_for
+from fault_injection.spark.processes import Known, is_gone, listening_ports, wait_for
 
 _START_SECONDS = 60
 
@@ -125,13 +125,14 @@ class StoreProxy:
     def __init__(self, cluster: Cluster, server: S3Server, room: Path) -> None:
         command = [sys.executable, "-m", "fault_injection.spark.store_proxy"]
         with (room / "proxy.log").open("wb") as log:
-            self._process, self._pid = cluster.start(
+            self._process, pid = cluster.start(
                 cluster.places.driver,
                 [*command, cluster.places.store, server.endpoint],
                 {ROOM: str(room), "PYTHONPATH": python_path()},
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
+        self._known = Known.now(pid)
         assert self._process.stdout is not None
         endpoint = self._process.stdout.readline().decode().strip()
         if not endpoint:
@@ -144,5 +145,5 @@ class StoreProxy:
         return {f"spark.hadoop.{name}": value for name, value in self.server.options().items()}
 
     def close(self) -> None:
-        kill_with_descendants(self._pid)
+        self._known.kill()
         self._process.wait()

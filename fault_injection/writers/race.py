@@ -232,5 +232,6 @@ class Race:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """With its JVM and its Python workers, where it is a driver."""
-    kill_with_descendants(process.pid)
+    if process.poll() is None:
+        kill_with_descendants(process.pid)
     process.wait()

@@ -22,6 +22,7 @@ from sparkrobust.core.conflicts import (
 )
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
 from sparkrobust.core.names import WRITER, ControlFolder, instant_file
+from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.errors import ConflictError, RobustWriteError
 from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
@@ -39,12 +40,12 @@ _SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """Other writes when a write was requested, of whom only older ones are ever archived while it runs."""
+    """Other writes, which may be archived while a write runs since they were requested before it."""
 
-    completed: tuple[Instant, ...]
-    """Since it was planned."""
-    pending: frozenset[InstantTime]
-    """Of those that were requested before it."""
+    completed: tuple[Instant, ...] = ()
+    """Since it was planned; the table keeps what they say."""
+    pending: frozenset[str] = frozenset()
+    """What became of them is not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +59,14 @@ class Plan:
     seen: frozenset[InstantTime] | None = None
     """The completed writes that it was planned with, where its driver is the one that planned it."""
     beside: Beside | None = None
-    """Who had written, or was about to, when the write was requested; the same driver knows."""
+    """Who had written, or was about to, when it was requested; for another driver: what is archived."""
     made_from: Mapping[FileGroup, str] = field(default_factory=dict)
     """Of the file groups that were done again while it ran, the instants of the files that they come from."""
+
+    @classmethod
+    def at(cls, folder: ControlFolder, timeline: Timeline) -> Plan:
+        """Of a write that is planned by this timeline; of which groups comes out later."""
+        return cls(folder=folder, groups=None, begun=Begun.at(timeline), seen=timeline.completed_times)
 
 
 def group_of(stat: WriteStat) -> FileGroup:
@@ -121,15 +127,19 @@ def refuse_conflicts_early(table: HudiTable, plan: Plan) -> None:
 def completed_since(table: HudiTable, plan: Plan) -> list[Instant]:
     """The completed writes that a plan can't have known."""
     timeline, seen = table.timeline, plan.seen
+    beside = plan.beside.completed if plan.beside else ()
+    # One before the start may be on the timeline all the same, by a savepoint.
+    past = (other for other in beside if timeline.is_past(other.time))
+    archived = [other for other in past if other.time not in timeline.completed_times]
     if seen is None:
-        return list(completed_candidates(table.coordination.strategy, timeline.completed_writes, plan.begun))
+        strategy, writes = table.coordination.strategy, timeline.completed_writes
+        return [*archived, *completed_candidates(strategy, writes, plan.begun)]
     # Whatever clocks say: what was not there is not known.  And what was there had been completed by then, so
     # only one that was pending too is asked about: by its time, which may be another action's.
     unseen = timeline.completed_times - seen
     pending = timeline.completed_at(seen & plan.begun.pending)
-    before = plan.beside.completed if plan.beside else ()
     return [
-        *(other for other in before if timeline.is_past(other.time)),
+        *archived,
         *completed_candidates(table.coordination.strategy, pending, plan.begun),
         *timeline.completed_at(unseen),
     ]

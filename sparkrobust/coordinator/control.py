@@ -36,6 +36,7 @@ SHARED_LOCK = (
 _READERS = 16
 _MARKERS_AT_ONCE = 1024
 _LOOKS = 5
+_ROUNDS = 20
 _LOOK_PAUSE_SECONDS = 1.0
 
 
@@ -45,6 +46,8 @@ class Control:
     def __init__(self, table: HudiTable, folder: ControlFolder) -> None:
         self.folder = folder
         self._table = table
+        self._staged_commit = ""
+        """Where the driver of this has staged a commit file, or what tells of it."""
 
     @property
     def storage(self) -> Storage:
@@ -170,10 +173,11 @@ class Control:
     def stage_commit(self, path: str, content: bytes) -> StagedFile:
         """The file by which the write is going to be completed, where nobody looks yet."""
         storage, name = self.storage, self.folder.staged_commit(self._table.ids.nonce())
+        self._staged_commit = f"{self.folder.path}/{name}"
         with storage.stage(self.folder.path, name, path) as writer:
             if storage.staging.needs_its_token:
                 # Like a begin marker: if nothing comes of the upload, who cleans up finds it by this.
-                storage.put(f"{self.folder.path}/{name}", writer.token.encode())
+                storage.put(self._staged_commit, writer.token.encode())
             writer.write(content)
             return writer.finish()
 
@@ -216,6 +220,10 @@ class Control:
             except UnavailableError as error:
                 unclear = error
                 continue
+            except StorageFullError:
+                if unclear is None:
+                    raise
+                continue  # an earlier try may have put it all the same
             except NotFoundError as error:
                 raise self._given_up() from error
             if there is None:
@@ -269,13 +277,13 @@ class Control:
         storage.delete_tree(folder.sealed)
         discard_uploads(storage, folder.instant)
 
-    def remove(self, published: Collection[str] = ()) -> None:
-        """Remove all traces of a write that has ended, but for what it published.
+    def remove(self, published: Collection[str] | None = None) -> None:
+        """Remove all traces of a write that has ended, but for what it published; ``None``: it was undone.
 
         The decision goes last: whoever slept through the end must still find how it was decided.
         """
         storage, folder = self.storage, self.folder
-        remove_markers(storage, folder.instant, published)
+        remove_markers(storage, folder.instant, published or ())
         if storage.staging.has_folders:
             storage.delete_tree(folder.path)
         else:
@@ -283,22 +291,24 @@ class Control:
             # the gate; a commit could follow on one that is still there when the decision is gone.
             storage.delete(folder.gate)
             self._remove_seen(published, first=True)
-            # Who sleeps may put something all the while.
-            while self._remove_seen(published):
-                pass
+            for _ in range(_ROUNDS):
+                if not self._remove_seen(published):
+                    break  # else who sleeps may have put something meanwhile
+            if published is None:
+                # The mark of an empty folder, as other tools put them, is no file, and would show it always.
+                storage.delete_tree(folder.path)
         storage.delete(heartbeat_file(folder.instant))
 
-    def _remove_seen(self, published: Collection[str], *, first: bool = False) -> bool:
+    def _remove_seen(self, published: Collection[str] | None, *, first: bool = False) -> bool:
         """Remove what there is, and the uploads that only it tells of; whether there was anything.
 
         At first the decision stays.
         """
         found = [info.path for info in self.storage.walk(self.folder.path)]
-        commits = [path for path in found if self.folder.is_staged_commit(path)]
-        # Most often there is one, by which the write was completed: of that nothing is left.
-        if len(commits) > (1 if published and first else 0):
-            self._discard_commits(commits)
-        if not published:
+        # Of what this driver has staged nothing is left, if the write was completed.
+        over = self._staged_commit if published is not None else ""
+        self._discard_commits(path for path in found if self.folder.is_staged_commit(path) and path != over)
+        if published is None:
             self._discard_completed(found)
         self.storage.delete_all([path for path in found if not (first and path == self.folder.decision)])
         return bool(found)

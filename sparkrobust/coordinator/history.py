@@ -10,6 +10,9 @@ What can't be read is an error, whatever it may hold: to take a write for missin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
+from typing import TypeVar
+
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.names import (
     HISTORY,
@@ -23,9 +26,11 @@ from sparkrobust.core.names import (
 )
 from sparkrobust.errors import CorruptTableError, RobustWriteError
 from sparkrobust.formats.commit_metadata import CompletedWrite
-from sparkrobust.formats.history import files_in_manifest, find_write, parse_version
+from sparkrobust.formats.history import files_in_manifest, find_write, find_writes, parse_version
 from sparkrobust.remembered import Remembered
 from sparkrobust.storage.contract import ChangedError, NotFoundError, Storage
+
+Found = TypeVar("Found")
 
 UNREADABLE = "unreadable-history"
 """The kind of the error for a history that can't be read."""
@@ -45,28 +50,62 @@ def find_archived(table: HudiTable, write_id: str) -> CompletedWrite | None:
     CorruptTableError
         The history can't be read, also not when it is looked at again.
     """
+    return _asked(
+        table,
+        lambda: _search(table, write_id),
+        "whether an earlier run has committed this write",
+        hint="mend the archived timeline; or, if you know that no earlier run has committed it, write "
+        "without hoodie.write.robust.write.id",
+    )
+
+
+def archived_writes(table: HudiTable, after: str, times: Set[str]) -> list[CompletedWrite]:
+    """What the history has of the writes that were requested after a time, or at one of some others.
+
+    Raises
+    ------
+    CorruptTableError
+        The history can't be read, also not when it is looked at again.
+    """
+    oldest = min((after, *times))
+
+    def look() -> list[CompletedWrite]:
+        folder, found = history_folder(table), dict[str, CompletedWrite]()
+        for file in _newest_files(table.storage, folder):
+            if file.last >= oldest:
+                path = f"{folder}/{file}"
+                with table.storage.open(path) as source:
+                    writes = find_writes(source, after, times, path=path)
+                found |= {write.instant.time: write for write in writes}
+        return list(found.values())
+
+    hint = "mend the archived timeline; or write when no other writer is at it"
+    return _asked(table, look, "what others have committed meanwhile", hint=hint)
+
+
+def _asked(table: HudiTable, look: Callable[[], Found], what: str, *, hint: str) -> Found:
+    """What a look at the history tells; again, as files of it come and go."""
     problem: RobustWriteError | None = None
     for number in range(_TRIES):
         if number:
             table.clock.sleep(_PAUSE_SECONDS)
         try:
-            return _search(table, write_id)
+            return look()
         except (CorruptTableError, NotFoundError, ChangedError) as error:
             problem = error
     assert problem is not None
     gone = isinstance(problem, NotFoundError)
     raise CorruptTableError(
-        "whether an earlier run has committed this write can't be found out, since the archived timeline "
-        f"can't be read: {problem}" + (" (it is gone, though the history names it)" if gone else ""),
+        f"{what} can't be found out, since the archived timeline can't be read: {problem}"
+        + (" (it is gone, though the history names it)" if gone else ""),
         kind=UNREADABLE,
         path=problem.path or HISTORY,
-        hint="mend the archived timeline; or, if you know that no earlier run has committed it, write "
-        "without hoodie.write.robust.write.id",
+        hint=hint,
     ) from problem
 
 
 def _search(table: HudiTable, write_id: str) -> CompletedWrite | None:
-    folder, place = _folder(table), (table.storage.url, write_id)
+    folder, place = history_folder(table), (table.storage.url, write_id)
     files = _newest_files(table.storage, folder)
     if not files:
         return None
@@ -84,7 +123,8 @@ def _search(table: HudiTable, write_id: str) -> CompletedWrite | None:
     return None
 
 
-def _folder(table: HudiTable) -> str:
+def history_folder(table: HudiTable) -> str:
+    """Where the archived timeline lies."""
     name = table.config.values.get(_FOLDER_KEY)
     folder = f"{TIMELINE}/{name}" if name else HISTORY
     if not is_inside(folder):

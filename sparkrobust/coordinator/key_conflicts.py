@@ -24,8 +24,8 @@ _MOVES_ROWS = frozenset({OperationType.CLUSTER, OperationType.COMPACT, Operation
 class KeyCheck:
     """The new keys of a write, held against those of the writes that were completed meanwhile, each once."""
 
-    def __init__(self, table: HudiTable, plan: Plan, files: Iterable[WrittenFile]) -> None:
-        self._table, self._plan = table, plan
+    def __init__(self, table: HudiTable, files: Iterable[WrittenFile]) -> None:
+        self._table = table
         self._checked: set[InstantTime] = set()
         hashes: dict[str, list[bytes]] = {}
         for file in files:
@@ -33,22 +33,22 @@ class KeyCheck:
                 hashes.setdefault(file.stat.partition_path or "", []).append(file.new_keys)
         self._mine = {partition: KeyHashes(b"".join(found)) for partition, found in hashes.items()}
 
-    def refuse_beforehand(self) -> None:
+    def refuse_beforehand(self, plan: Plan) -> None:
         """The same as of now, since under the lock reading would keep others waiting."""
         if self._mine:
             self._table.reload()
-            self.refuse()
+            self.refuse(plan)
 
-    def refuse(self) -> None:
+    def refuse(self, plan: Plan) -> None:
         """``ConflictError`` if another write, as of the last reload, has one of the keys."""
         if not self._mine:
             return
-        for other in completed_since(self._table, self._plan):
+        for other in completed_since(self._table, plan):
             if other.time not in self._checked:
-                self._refuse(other)
+                self._refuse(other, plan)
                 self._checked.add(other.time)
 
-    def _refuse(self, other: Instant) -> None:
+    def _refuse(self, other: Instant, plan: Plan) -> None:
         metadata = self._table.commit(other)
         if metadata.operation_type in _MOVES_ROWS:
             return
@@ -61,8 +61,8 @@ class KeyCheck:
                     both = mine.count_in(source, path=stat.path, instant=other.time)
             except NotFoundError:
                 raise conflict(
-                    self._table, self._plan, other, metadata, f"wrote {stat.path}, which was cleaned since"
+                    self._table, plan, other, metadata, f"wrote {stat.path}, which was cleaned since"
                 ) from None
             if both:
                 said = f"inserted {both} of the keys that it inserts too, into {stat.path}"
-                raise conflict(self._table, self._plan, other, metadata, said)
+                raise conflict(self._table, plan, other, metadata, said)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -27,11 +28,12 @@ from sparkrobust.coordinator.conflicts import (
     groups_of,
     table_changed,
 )
+from sparkrobust.coordinator.history import archived_writes, history_folder
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.conflicts import work_of
 from sparkrobust.core.instant import Instant, InstantTime
 from sparkrobust.core.markers import Terms
-from sparkrobust.core.names import HISTORY, BaseFileName, instant_file
+from sparkrobust.core.names import BaseFileName, instant_file
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.write_status import NEW_FILE_GROUP, OperationType, WriteStat
 from sparkrobust.errors import (
@@ -41,39 +43,39 @@ from sparkrobust.errors import (
     FileGoneError,
     RobustWriteError,
 )
+from sparkrobust.formats.commit_metadata import CommitMetadata
 from sparkrobust.formats.schema import TableSchema
 
 Schema: TypeAlias = "tuple[str, str]"
 """As Avro's JSON, and where it stands."""
+_NEVER = "~"
+"""After all times."""
 Found: TypeAlias = "Mapping[str, AbstractSet[str]]"
 """Partition → the ids of the file groups that a write has found there, where it looked for its keys."""
 
 
 def look_beside(table: HudiTable, plan: Plan, found: Found) -> Beside:
-    """What others have done since a write was planned, which is on the timeline now.
-
-    To be called by the driver that planned it, at the first look at the timeline since it was requested.
+    """What others have done since a write was planned, by the first look at the timeline since its request.
 
     Raises
     ------
     ConflictError
-        That can't be told any more, or the write can't have seen all that was there.
+        The write can't have seen all that was there; or nobody can tell any more.
     """
-    others = completed_since(table, plan)
-    try:
-        for other in others:
-            table.keep_commit(other)
-    except CorruptTableError as error:
-        if table.storage.stat(instant_file(other)) is not None:
-            raise
-        raise _archived(table, plan) from error
-    if _may_be_archived(table, plan):
-        raise _archived(table, plan)
-    since = [table.commit(other) for other in others] if found else []
+    plan = with_archived(table, plan)
+    others, since = completed_since(table, plan), list[CommitMetadata]()
+    for other in others:
+        try:
+            since.append(table.commit(other))
+        except CorruptTableError as error:
+            if table.storage.stat(instant_file(other)) is not None:
+                raise
+            raise _may_be_archived(table, plan) from error
+        table.keep_commit(other, since[-1])
     stats = (stat for metadata in since for stat in metadata.write_stats)
     new = {group_of(stat) for stat in stats if stat.prev_commit in (None, NEW_FILE_GROUP)}
     for partition, file_id in frozenset().union(*map(groups_of, since)) - new:
-        if file_id not in found.get(partition, (file_id,)):
+        if partition in found and file_id not in found[partition]:
             told = f"no file was left of the file group {partition or '.'}/{file_id}, which they changed"
             raise table_changed(table, plan, told)
     changing = (one.time for one in table.timeline.pending if work_of(one) is not None)
@@ -81,8 +83,40 @@ def look_beside(table: HudiTable, plan: Plan, found: Found) -> Beside:
     return Beside(completed=tuple(others), pending=frozenset(earlier))
 
 
+def with_archived(table: HudiTable, plan: Plan) -> Plan:
+    """The plan with what it is to be held against and the timeline shows no more, as of the last reload.
+
+    Raises
+    ------
+    ConflictError
+        Nobody can tell, as the archived timeline can't be read.
+    """
+    start, begun = table.timeline.start, plan.begun
+    if start is None:
+        return plan
+    known = plan.beside or Beside(pending=begun.pending)
+    past = {time for time in known.pending if time < start}
+    gone = past - {instant.time for instant in table.timeline.instants} if past else past
+    moved = plan.beside is None and start > begun.newest
+    if not (gone or moved) or not table.storage.names(history_folder(table)):
+        return plan
+    try:
+        archived = archived_writes(table, begun.newest if moved else _NEVER, gone)
+    except CorruptTableError as error:
+        raise _may_be_archived(table, plan) from error
+    for write in archived:
+        table.keep_commit(write.instant, write.metadata)
+    completed = (*known.completed, *(write.instant for write in archived))
+    # What is not there was rolled back.
+    return replace(plan, beside=Beside(completed=completed, pending=known.pending - gone))
+
+
+def _may_be_archived(table: HudiTable, plan: Plan) -> ConflictError:
+    return table_changed(table, plan, "what they have committed meanwhile may be archived by now")
+
+
 def overtaken(table: HudiTable, seen: AbstractSet[InstantTime], gone: FileGoneError) -> ConflictError | None:
-    """What a file that is gone comes to where others have committed since a write was planned with it.
+    """What a file that is gone comes to where others have written since a write was planned with it.
 
     Parameters
     ----------
@@ -91,29 +125,17 @@ def overtaken(table: HudiTable, seen: AbstractSet[InstantTime], gone: FileGoneEr
     """
     with suppress(RobustWriteError):  # who can't look says what he knows
         table.reload()
-        if table.timeline.completed_times != seen:
+        timeline = table.timeline
+        since = [table.commit(other) for other in timeline.completed_at(timeline.completed_times - seen)]
+        partition, _, text = (gone.path or "").rpartition("/")
+        name = BaseFileName.parse(text)
+        if any(name is None or (partition, name.file_id) in groups_of(metadata) for metadata in since):
             return ConflictError(
                 f"others have written since this write was planned, and a cleaner was faster than it: {gone}",
                 path=gone.path,
                 hint=TRY_AGAIN,
             )
     return None
-
-
-def _may_be_archived(table: HudiTable, plan: Plan) -> bool:
-    """Whether a write that was completed since another one was planned may be on the timeline no more."""
-    start = table.timeline.start
-    if start is None:
-        return False
-    if plan.beside is None and start > plan.begun.newest and table.storage.names(HISTORY):
-        return True
-    pending = plan.begun.pending if plan.beside is None else plan.beside.pending
-    past = {time for time in pending if time < start}
-    return bool(past and past - {instant.time for instant in table.timeline.instants})
-
-
-def _archived(table: HudiTable, plan: Plan) -> ConflictError:
-    return table_changed(table, plan, "what they have committed meanwhile may be archived by now")
 
 
 def refuse_if_changed(
@@ -129,8 +151,6 @@ def refuse_if_changed(
         What the properties said when it was planned, where its driver is the one that planned it.
     """
     _refuse_if_past(table, plan)
-    if _may_be_archived(table, plan):
-        raise _archived(table, plan)
     _refuse_what_was_taken_back(table, plan, stats)
     if terms.replaces_table:
         return  # of what was there nothing stays

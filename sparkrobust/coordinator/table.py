@@ -160,9 +160,9 @@ class HudiTable:
             _commits.keep(place, found)
         return found
 
-    def keep_commit(self, instant: Instant) -> None:
-        """From now on it is known what a completed write says, wherever the timeline goes."""
-        self._kept[instant_file(instant)] = self.commit(instant)
+    def keep_commit(self, instant: Instant, metadata: CommitMetadata) -> None:
+        """From now on it is known what a completed write says, though it be archived."""
+        self._kept[instant_file(instant)] = metadata
 
     def completed(self, instant: Instant) -> CompletedWrite:
         """A completed write with its metadata."""

@@ -36,13 +36,13 @@ from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
 from sparkrobust.coordinator.partitions import make_room
-from sparkrobust.coordinator.planned import Found, look_beside, refuse_if_changed
+from sparkrobust.coordinator.planned import Found, look_beside, refuse_if_changed, with_archived
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.coordinator.write_ids import asked_beforehand, refuse_if_written
-from sparkrobust.core.conflicts import Begun, FileGroup
+from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Instant, InstantTime, State
@@ -78,8 +78,7 @@ class Transaction:
         self._decided: Commit | None = None
         self._first_hand = self._begun = self._requested = self._counted = self._deciding = False
         # What it was planned from; what is completed since then may stand in the way.
-        begun, seen = Begun.at(table.timeline), table.timeline.completed_times
-        self._known = Plan(folder=self.folder, groups=None, begun=begun, seen=seen)
+        self._known = Plan.at(self.folder, table.timeline)
         self._config: TableConfig | None = table.config
         self._superseded, self._lock = dict[int, int](), table.lock_name
         self.done: Instant | None = None
@@ -187,7 +186,7 @@ class Transaction:
                 self._leave_instant()
                 continue
             reached(Point.REQUESTED, instant=self.time)
-            if not shared or self._is_newest(grip):
+            if self._is_newest(grip) or not shared:
                 return
             # It slept, and others went on without it: files of so old an instant could count as theirs.
             table.storage.delete(self._file(State.REQUESTED))
@@ -287,11 +286,11 @@ class Transaction:
         files = [file for marker in markers for file in marker.files]
         plan = self._plan(group_of(file.stat) for file in files)
         plan = replace(plan, made_from=made_from(markers, self._superseded))
-        same_keys = KeyCheck(self.table, plan, files)
+        same_keys = KeyCheck(self.table, files)
         # What takes long on a long timeline is done while nobody waits for it, and the rest under the lock.
         self.table.look_ahead()
         asked = asked_beforehand(self.table, self.terms)
-        same_keys.refuse_beforehand()
+        same_keys.refuse_beforehand(plan)
         read_ahead(self.table, plan)
         with locked(self.table, self._owner, of=self.folder) as grip, self._saying_so():
             self._commit(files, plan, same_keys, asked, grip)
@@ -321,13 +320,14 @@ class Transaction:
         table = self.table
         finish_undone(table, self.folder)
         table.reload()
+        plan = with_archived(table, plan)
         self._refuse_if_given_up()
         refuse_if_written(table, self.terms, besides=asked)
         stats = [file.stat for file in files]
         table.reload_config()
         refuse_if_changed(table, plan, self.terms, stats, self._config)
         refuse_conflicts(table, plan)
-        same_keys.refuse()
+        same_keys.refuse(plan)
         metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
         metadata_table.drop(table)
         partitions = {stat.partition_path or "" for stat in stats}

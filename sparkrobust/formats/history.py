@@ -6,6 +6,7 @@ that count in a manifest.  A row holds the very bytes of the completed instant's
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import pyarrow as pa
@@ -78,14 +79,34 @@ def find_write(source: Any, key: str, value: str, *, path: str) -> CompletedWrit
         It is torn, or not a file of a history.
     """
     found = None
+    for write in _writes(source, lambda batch: _mentions(batch, key, value), path):
+        if write.metadata.extra_metadata.get(key) == value:
+            found = write
+    return found
+
+
+def find_writes(source: Any, after: str, times: Set[str], *, path: str) -> list[CompletedWrite]:
+    """The writes of a file of the history that were requested after a time, or at one of some others.
+
+    Raises
+    ------
+    CorruptTableError
+        It is torn, or not a file of a history.
+    """
+
+    def wanted(batch: pa.RecordBatch) -> pa.Array:
+        time = batch.column("instantTime")
+        return pc.or_(pc.greater(time, after), pc.is_in(time, value_set=pa.array(times, pa.string())))
+
+    return list(_writes(source, wanted, path))
+
+
+def _writes(source: Any, wanted: Callable[[pa.RecordBatch], pa.Array], path: str) -> Iterator[CompletedWrite]:
     with open_file(source, path=path, in_pieces=True) as file:
         _refuse_other_columns(file, path)
         for batch in read_pieces(file, list(_COLUMNS), rows=_rows_at_once(file.metadata), path=path):
-            for row in _candidates(batch, key, value, path):
-                write = _write_of(row, path)
-                if write.metadata.extra_metadata.get(key) == value:
-                    found = write
-    return found
+            for row in _chosen(batch, wanted(batch), path):
+                yield _write_of(row, path)
 
 
 def _refuse_other_columns(file: pq.ParquetFile, path: str) -> None:
@@ -109,14 +130,19 @@ def _rows_at_once(metadata: pq.FileMetaData) -> int:
     return max(1, min(_MOST_ROWS, _MOST_BYTES * rows // max(1, size)))
 
 
-def _candidates(batch: pa.RecordBatch, key: str, value: str, path: str) -> list[dict[str, Any]]:
-    chosen = pc.is_in(batch.column("action"), value_set=pa.array([action.value for action in WRITES]))
+def _mentions(batch: pa.RecordBatch, key: str, value: str) -> pa.Array:
+    chosen = pa.repeat(True, len(batch))
     for text in (key, value):
         framed = bytearray()
         write_bytes(framed, text.encode())  # a text in Avro has its length before it
         chosen = pc.and_(chosen, pc.match_substring(batch.column("metadata"), pattern=bytes(framed)))
+    return chosen
+
+
+def _chosen(batch: pa.RecordBatch, chosen: pa.Array, path: str) -> list[dict[str, Any]]:
+    writes = pc.is_in(batch.column("action"), value_set=pa.array([action.value for action in WRITES]))
     try:
-        rows: list[dict[str, Any]] = batch.filter(chosen).to_pylist()
+        rows: list[dict[str, Any]] = batch.filter(pc.and_(writes, chosen)).to_pylist()
     except ValueError as error:
         raise CorruptTableError(f"{path}: expected text ({error})", path=path) from error
     return rows

@@ -139,9 +139,12 @@ class WriteRun:
         """What an error of a write that was undone comes to, if that is another one."""
         told = _in_our_words(error, transaction)
         gone = told or error
-        if isinstance(gone, errors.FileGoneError):
-            return overtaken(self.intent.table, known, gone) or told
-        return told
+        if not isinstance(gone, errors.FileGoneError):
+            return told
+        conflict = overtaken(self.intent.table, known, gone)
+        if conflict is not None and transaction is not None:
+            tell_undone(conflict, path=self.intent.table.storage.url, instant=transaction.time)
+        return conflict or told
 
     def _result_by_another(self, transaction: Transaction) -> WriteResult:
         """The result of this write, which another driver has committed."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fault_injection.histories import Archiver
 from sparkrobust import probe
 from sparkrobust.coordinator import history
 from sparkrobust.coordinator.history import UNREADABLE
@@ -26,7 +27,6 @@ from sparkrobust.storage.local import LocalStorage
 from sparkrobust.storage.locks import InProcessLock
 from tests.clocks import TestClock
 from tests.coordinator.writes import After, begun, commit, data_files, dead, leftovers, opened, stage
-from tests.histories import Archiver
 from tests.moments import at
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fault_injection.histories import Archiver
 from sparkrobust.coordinator.planned import overtaken
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.table import HudiTable
@@ -13,9 +14,9 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.names import instant_file
 from sparkrobust.errors import ConflictError, FileGoneError
+from sparkrobust.formats.commit_metadata import CommitMetadata
 from tests.coordinator.writers import writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, opened, stage, terms
-from tests.histories import Archiver
 
 
 @pytest.fixture
@@ -103,23 +104,77 @@ def test_a_write_begins_that_found_all_groups_or_looked_elsewhere_or_lacks_only_
 # -- what is archived --------------------------------------------------------------------------------------
 
 
-def test_a_write_does_not_begin_when_what_others_committed_since_it_was_planned_may_be_archived(
+def refused_at_the_end(late: Transaction, group: str, other: Transaction) -> None:
+    with pytest.raises(ConflictError, match=rf"{other.time}.* changes 1 file group"):
+        end(late, group)
+    assert late.abort("it met a conflict") and leftovers(late.table.storage) == []
+
+
+@pytest.mark.parametrize("when", ["before it began", "while it ran"])
+@pytest.mark.parametrize("same", [True, False])
+def test_what_was_committed_while_a_write_was_planned_is_held_against_it_though_it_is_archived(
+    table: HudiTable, group: str, same: bool, when: str
+) -> None:
+    planner = writer(table)
+    meanwhile = commit(writer(table), group=group)
+    commit(writer(table))
+    if when == "before it began":
+        archive(table, *all_of(table)[:-1])
+    late = Transaction(planner, terms())
+    late.begin(slots=1)
+    if when == "while it ran":
+        archive_before(table, late)
+    if same:
+        refused_at_the_end(late, group, meanwhile)
+    else:
+        end(late)
+
+
+@pytest.mark.parametrize("when", ["before it began", "while it ran"])
+@pytest.mark.parametrize("same", [True, False])
+def test_so_is_what_was_pending_as_it_was_planned(
+    table: HudiTable, group: str, same: bool, when: str
+) -> None:
+    early = begun(writer(table))
+    commit(writer(table))
+    planner = writer(table)
+    if when == "before it began":
+        end(early, group)
+        archive(table, *all_of(table)[:-1])
+    late = Transaction(planner, terms())
+    late.begin(slots=1)
+    if when == "while it ran":
+        end(early, group)
+        archive_before(table, late)
+    if same:
+        refused_at_the_end(late, group, early)
+    else:
+        end(late)
+
+
+def test_what_was_pending_and_is_rolled_back_stands_in_nobodys_way_however_much_is_archived(
+    table: HudiTable, group: str
+) -> None:
+    early = begun(writer(table))
+    stage(early.table, early, group=group)
+    commit(writer(table))
+    late = begun(writer(table))
+    assert early.abort("it was not meant so")
+    archive_before(table, late)
+    end(late, group)
+
+
+def test_a_group_that_others_changed_is_missed_though_what_they_committed_is_archived(
     table: HudiTable, group: str
 ) -> None:
     planner = writer(table)
     for _ in range(2):
         commit(writer(table), group=group)
     archive(table, *all_of(table)[:-1])
-    refused_to_begin(planner, {}, "may be archived")
-
-
-def test_nor_when_one_may_be_that_was_pending_as_it_was_planned(table: HudiTable, group: str) -> None:
-    early = begun(writer(table))
     commit(writer(table))
-    planner = writer(table)
-    end(early, group)
     archive(table, *all_of(table)[:-1])
-    refused_to_begin(planner, {}, "may be archived")
+    clean(table, group)
+    refused_to_begin(planner, {"p1": set()}, f"no file was left of the file group {group}")
 
 
 def test_two_writers_that_planned_for_an_empty_table_both_begin(table: HudiTable) -> None:
@@ -131,57 +186,44 @@ def test_two_writers_that_planned_for_an_empty_table_both_begin(table: HudiTable
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_what_was_committed_before_a_write_began_is_held_against_it_though_archived_while_it_runs(
+def test_a_dead_writers_write_is_held_against_what_is_archived_when_another_commits_it(
     table: HudiTable, group: str, same: bool
 ) -> None:
-    planner = writer(table)
-    meanwhile = commit(writer(table), group=group)
-    commit(writer(table))
-    late = Transaction(planner, terms())
-    late.begin(slots=1)
-    archive_before(table, late)
-    if not same:
-        end(late)
-        return
-    with pytest.raises(ConflictError, match=rf"{meanwhile.time}.* changes 1 file group"):
-        end(late, group)
-    assert late.abort("it met a conflict") and leftovers(table.storage) == []
-
-
-def test_a_write_that_was_pending_when_another_began_is_not_forgotten_once_it_is_archived(
-    table: HudiTable, group: str
-) -> None:
     early = begun(writer(table))
     commit(writer(table))
     late = begun(writer(table))
     end(early, group)
-    archive_before(table, late)
-    with pytest.raises(ConflictError, match="may be archived"):
-        end(late, group)
-    assert late.abort("it met a conflict") and leftovers(table.storage) == []
-
-
-def test_a_long_write_is_committed_when_all_that_was_there_before_it_is_archived(
-    table: HudiTable, group: str
-) -> None:
-    commit(writer(table))
-    late = begun(writer(table))
-    commit(writer(table))
-    archive_before(table, late)
-    end(late, group)
-
-
-def test_a_dead_writers_write_is_rolled_back_when_nobody_can_tell_what_others_did_beside_it(
-    table: HudiTable, group: str
-) -> None:
-    early = begun(writer(table))
-    commit(writer(table))
-    late = begun(writer(table))
-    end(early, group)
-    stage(late.table, late, group=group)
+    stage(late.table, late, group=group if same else None)
     dead(late)
     archive_before(table, late)
-    assert [one.fate for one in recover(writer(table))] == [Fate.ROLLED_BACK]
+    fate = Fate.ROLLED_BACK if same else Fate.COMMITTED
+    assert [one.fate for one in recover(writer(table))] == [fate]
+
+
+def test_writers_of_one_process_miss_nothing_either(table: HudiTable, group: str) -> None:
+    planners = [opened(table) for _ in range(2)]
+    table.clock.sleep(1)  # no two writes want the same instant
+    for _ in range(2):
+        meanwhile = commit(opened(table), group=group)
+    clean(table, group)
+    archive(table, *all_of(table)[:1])
+    table.clock.sleep(1)
+    late = Transaction(planners[0], terms())
+    late.begin(slots=1)
+    refused_at_the_end(late, group, meanwhile)
+    table.clock.sleep(1)
+    refused_to_begin(planners[1], {"p1": set()}, f"no file was left of the file group {group}")
+
+
+def test_a_history_that_can_not_be_read_is_a_conflict(table: HudiTable, group: str) -> None:
+    planner = writer(table)
+    for _ in range(2):
+        commit(writer(table), group=group)
+    history = Archiver(table.storage)
+    history.archive(*all_of(table)[:-1])
+    for path in history.files:
+        table.storage.delete(path)
+    refused_to_begin(planner, {}, "may be archived")
 
 
 def test_a_commit_that_is_archived_just_before_it_is_read_is_a_conflict_and_no_corruption(
@@ -189,16 +231,16 @@ def test_a_commit_that_is_archived_just_before_it_is_read_is_a_conflict_and_no_c
 ) -> None:
     planner = writer(table)
     commit(writer(table), group=group)
-    real = HudiTable.keep_commit
+    real = HudiTable.commit
 
-    def keep(table: HudiTable, instant: Instant) -> None:
+    def read(table: HudiTable, instant: Instant) -> CommitMetadata:
         for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
             table.storage.delete(instant_file(replace(instant, state=state)))
-        real(table, instant)
+        return real(table, instant)
 
     # Nobody in this process has read it.
     monkeypatch.setattr("sparkrobust.coordinator.table._commits.get", lambda place: None)
-    monkeypatch.setattr(HudiTable, "keep_commit", keep)
+    monkeypatch.setattr(HudiTable, "commit", read)
     refused_to_begin(planner, {}, "may be archived")
 
 
@@ -208,10 +250,13 @@ def test_a_commit_that_is_archived_just_before_it_is_read_is_a_conflict_and_no_c
 def test_a_file_that_is_gone_is_a_conflict_if_others_have_written_since_and_else_what_it_is(
     table: HudiTable, group: str
 ) -> None:
-    planner, gone = writer(table), FileGoneError("the base file x is gone", path="x")
+    path = f"{group}_0-0-1_20240101000000000.parquet"
+    planner, gone = writer(table), FileGoneError("the base file x is gone", path=path)
     seen = planner.timeline.completed_times
     assert overtaken(planner, seen, gone) is None
     commit(writer(table), group=group)
+    assert overtaken(planner, seen, FileGoneError("gone", path="p1/other-0_0-0-1_1.parquet")) is None
     told = overtaken(planner, seen, gone)
     assert told is not None and "the base file x is gone" in str(told) and "a retry helps" in str(told)
-    assert told.outcome == "Conflicted" and told.path == "x"
+    assert told.outcome == "Conflicted" and told.path == path
+    assert overtaken(planner, seen, FileGoneError("one that Spark told of, without its path")) is not None

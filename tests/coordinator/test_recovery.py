@@ -21,6 +21,7 @@ from sparkrobust.errors import (
     PermissionDeniedError,
     RobustWriteError,
     StorageFullError,
+    UnavailableError,
 )
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.probe import Point
@@ -162,6 +163,37 @@ def test_a_driver_that_had_no_room_to_give_its_write_up_is_not_recovered_either(
     (found,) = recover(opened(table))
     assert found.fate is Fate.ROLLED_BACK
     assert data_files(real) == [] and leftovers(real) == []
+
+
+class FullAfterALostAnswer(Full):
+    """The decision is put, and nobody is told; then there is no more room."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self._asked = 0
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if path.endswith("/decision"):
+            self._asked += 1
+            if self._asked == 1:
+                self._inner.put_if_absent(path, data)
+                raise UnavailableError("no answer", path=path)
+            if self._asked == 2:
+                raise StorageFullError("no space is left", path=path)
+        self._inner.put_if_absent(path, data)
+
+
+def test_a_commit_whose_decision_was_put_and_not_answered_is_not_given_up_for_want_of_room(
+    table: HudiTable,
+) -> None:
+    write, real = begun(table), table.storage
+    stage(table, write)
+    markers = write.finalize(1)
+    table.storage = FullAfterALostAnswer(real)  # type: ignore[assignment]
+    write.commit(markers)
+    table.storage = real
+    write.clean_up()
+    assert len(data_files(real)) == 1 and leftovers(real) == []
 
 
 # -- under another lock, or without one ----------------------------------------------------------------

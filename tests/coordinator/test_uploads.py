@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
 from fault_injection.s3_server import S3Server
 from sparkrobust import probe
-from sparkrobust.coordinator.leftovers import begin_markers, remove_markers
+from sparkrobust.coordinator.leftovers import begin_markers, control_folders, remove_markers
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
@@ -17,6 +17,7 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import State
 from sparkrobust.core.names import MarkerType, begin_marker, instant_file, marker_folder
 from sparkrobust.probe import Point
+from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.coordinator.writes import (
     Stop,
     begun,
@@ -27,9 +28,11 @@ from tests.coordinator.writes import (
     opened,
     stage,
     stopped,
+    terms,
     uploads,
 )
 from tests.moments import at
+from tests.storage.conftest import BUCKET
 
 pytestmark = pytest.mark.parametrize("storage", ["s3"], indirect=True)
 
@@ -130,3 +133,39 @@ def test_what_lies_where_a_commit_files_upload_is_told_of_and_tells_of_none_keep
         roll_back_failed_writes(opened(table))
         assert leftovers(table.storage) == []
         assert [key.endswith(name) for key in uploads(table, s3_server)] == [True]
+
+
+def asked_of(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of what is read or discarded from now on."""
+    found: list[str] = []
+    for name in ("read", "discard"):
+        real = getattr(table.storage, name)
+
+        def told(what: str, real: Callable[[str], object] = real) -> object:
+            found.append(what)
+            return real(what)
+
+        monkeypatch.setattr(table.storage, name, told)
+    return found
+
+
+def test_nobody_asks_for_the_upload_of_a_commit_that_was_completed_though_it_has_no_files(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = Transaction(table, terms())
+    empty.begin(slots=0)
+    empty.commit(empty.finalize(0))
+    asked = asked_of(table, monkeypatch)
+    empty.clean_up()
+    assert asked == [] and leftovers(table.storage) == []
+
+
+def test_the_mark_of_a_folder_that_another_tool_has_left_does_not_stay(
+    table: HudiTable, s3_server: S3Server
+) -> None:
+    failed = stopped(table, "staged")
+    client, prefix = client_of(S3Settings.of(s3_server.options(), BUCKET)), table.storage.url.split("/", 3)[3]
+    client.put_object(Bucket=BUCKET, Key=f"{prefix}/{failed.folder.path}/", Body=b"")
+    for _ in range(2):
+        roll_back_failed_writes(opened(table))
+    assert control_folders(table.storage) == [] and leftovers(table.storage) == []

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fault_injection.histories import SCHEMA, parquet, row
 from sparkrobust.core.instant import Action
 from sparkrobust.core.write_status import WriteStat
 from sparkrobust.errors import CorruptTableError
 from sparkrobust.formats import history
 from sparkrobust.formats.commit_metadata import SCHEMA_KEY, CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.formats.history import files_in_manifest, find_write, parse_version
-from tests.histories import SCHEMA, parquet, row
 
 KEY = "sparkrobust.write.id"
 

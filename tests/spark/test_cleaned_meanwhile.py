@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 import sparkrobust as sr
+from fault_injection.histories import Archiver
 from sparkrobust import probe
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.errors import ConflictError, FileGoneError
 from sparkrobust.probe import Point
 from sparkrobust.spark.gathering import Gathered
 from sparkrobust.storage.local import LocalStorage
-from tests.histories import Archiver
 from tests.moments import at
 from tests.spark.tables import Subject
 from tests.spark.test_many_writers import RETRIES, WAYS, is_whole, subject
