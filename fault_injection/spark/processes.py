@@ -31,11 +31,11 @@ def wait_for(look: Callable[[], Found | None], what: str, seconds: float = PATIE
 def children(pid: int) -> list[int]:
     """The processes that a process started and that are still its children."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(child) for child in task.read_text().split()]
-        except OSError:  # the thread has ended
-            continue
+    with contextlib.suppress(OSError):  # it has ended, perhaps just now
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):  # this one has
+                told = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+                found += [int(child) for child in told.split()]
     return found
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from fault_injection.spark.places import end_sessions
-from fault_injection.spark.processes import Known
+from fault_injection.spark.processes import Known, children, descendants
 
 
 def test_nobody_is_killed_who_has_only_the_id_of_a_process_that_has_ended() -> None:
@@ -19,6 +19,15 @@ def test_nobody_is_killed_who_has_only_the_id_of_a_process_that_has_ended() -> N
         assert not known.is_gone
         end_sessions([known])
         assert other.wait(30) == -signal.SIGKILL and known.is_gone
+
+
+def test_a_process_that_ends_while_it_is_looked_at_has_no_children() -> None:
+    looks = 0
+    with subprocess.Popen(["sh", "-c", "for i in $(seq 400); do true & done; wait"]) as shell:
+        while shell.poll() is None:
+            # Of those that are there some have ended when they are asked themselves.
+            looks += len([children(child) for child in descendants(shell.pid)])
+    assert looks and children(shell.pid) == []
 
 
 def test_what_a_process_has_started_ends_with_it() -> None:
