@@ -117,7 +117,7 @@ def run(
         report.steps_before_peace = world.steps
         world.planned = {}
         _peace(world, pipelines, services)
-        if story.is_read or not story.has_archivers:
+        if not story.settings.direct and (story.is_read or not story.has_archivers):
             # Archivers that need not wait for anything take away what readers go by.
             _read(world, pipelines, auditor)
         auditor.close(pipelines.told)

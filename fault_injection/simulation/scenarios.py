@@ -362,6 +362,8 @@ def _direct(store: str) -> Callable[[Choices], Scenario]:
             store=store,
             settings=replace(made.settings, direct=True),
             rates=replace(made.rates, faults=faults),
+            # What they see before a commit they may see.
+            actors=tuple(actor for actor in made.actors if actor[0] != "reader"),
         )
 
     return story

@@ -66,6 +66,7 @@ def test_only_mistakes_that_need_more_than_a_small_world_are_left_to_the_others(
         "copied without a turn",
         "a turn without a look",
         "a turn that leaves the others",
+        "staged commits are removed unread",
         # A small world has no writers that know of each other.
         "file groups are not compared",
         "keys are not compared",
@@ -75,6 +76,8 @@ def test_only_mistakes_that_need_more_than_a_small_world_are_left_to_the_others(
         "nobody lives",
         "who loses the lock goes on",
         "executed by two",
+        "groups that are gone are not missed",
+        "what is archived is forgotten",
     }
 
 
