@@ -43,6 +43,12 @@ def parquet(rows: Iterable[Row], schema: pa.Schema = SCHEMA, **settings: Any) ->
     return bytes(sink.getvalue())
 
 
+def take_off_timeline(storage: Storage, completed: Instant) -> None:
+    """Delete the files of a completed instant from the active timeline, in Hudi's order."""
+    for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
+        storage.delete(instant_file(replace(completed, state=state)))
+
+
 class Archiver:
     """Moves instants from a table's active timeline to its history, in Hudi's order."""
 
@@ -70,9 +76,7 @@ class Archiver:
         self._put([self._row(instant) for instant in instants], level=0)
         self._list()
         for instant in instants:
-            for state in (State.REQUESTED, State.INFLIGHT):
-                self._storage.delete(instant_file(replace(instant, state=state, completion=None)))
-            self._storage.delete(instant_file(instant))
+            take_off_timeline(self._storage, instant)
 
     def merge(self) -> list[str]:
         """All files become one of the next level; those that so count no more are returned, and stay."""

@@ -213,11 +213,13 @@ class Auditor:
             self.replaced.update(joined(partition, file_id) for file_id in ids)
 
     def _data_file(self, path: str) -> None:
-        name = BaseFileName.parse(path.rpartition("/")[2])
-        assert name is not None
+        name = name_of(path)
         commit = self.decided.get(name.instant)
         if not self._direct and (commit is None or path not in {file.final_path for file in commit.files}):
             self._say(f"{path} is visible, and no commit was decided that names it")
+        self._require_whole(path)
+
+    def _require_whole(self, path: str) -> None:
         if self._read(path) != content_of(path):
             self._say(f"{path} is visible, and torn")
 
@@ -234,8 +236,7 @@ class Auditor:
                         self._say(f"{found.time} is completed, and its requested file was taken away")
                     self.rolled_back.add(found.time)
         elif path.endswith(".parquet") and not path.startswith(f"{HOODIE}/"):
-            name = BaseFileName.parse(path.rpartition("/")[2])
-            assert name is not None
+            name = name_of(path)
             taken = name.instant in self.completed and path in self._named(name.instant)
             if taken and path not in self.cleaned:
                 self._say(f"{path} was committed, and is gone")
@@ -253,8 +254,7 @@ class Auditor:
         return {file.final_path for file in self.decided[instant].files}
 
     def _file_ids(self, instant: str) -> frozenset[str]:
-        names = (BaseFileName.parse(f.final_path.rpartition("/")[2]) for f in self.decided[instant].files)
-        return frozenset(name.file_id for name in names if name is not None)
+        return frozenset(name_of(file.final_path).file_id for file in self.decided[instant].files)
 
     def _say(self, what: str) -> None:
         raise Violation(what)
@@ -275,7 +275,7 @@ class Auditor:
         """A reader has seen these files, which must be what there was when he listed the timeline."""
         if not self.cleaned.isdisjoint(snapshot.paths):
             return  # he was slower than the cleaner, and is promised nothing
-        seen = {path for path in files if path in snapshot.paths or _instant(path) >= snapshot.start}
+        seen = {path for path in files if path in snapshot.paths or name_of(path).instant >= snapshot.start}
         if seen != snapshot.paths:
             self._say(f"a reader saw other files than he had to: {sorted(seen ^ snapshot.paths)}")
         self._are_whole(snapshot, files)
@@ -338,19 +338,16 @@ class Auditor:
             self._say(f"{one.name} was told that {one.instant} failed: {one.error}")
 
 
-def _group(path: str) -> str:
-    """The partition and the file group that a data file lies in."""
-    return joined(path.rpartition("/")[0], _name(path).file_id)
-
-
-def _instant(path: str) -> str:
-    return _name(path).instant
-
-
-def _name(path: str) -> BaseFileName:
+def name_of(path: str) -> BaseFileName:
+    """What the name of a data file says."""
     name = BaseFileName.parse(path.rpartition("/")[2])
     assert name is not None
     return name
+
+
+def _group(path: str) -> str:
+    """The partition and the file group that a data file lies in."""
+    return joined(path.rpartition("/")[0], name_of(path).file_id)
 
 
 def _write_of(told: Told) -> tuple[str | None, str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
-from fault_injection.histories import Archiver
+from fault_injection.histories import Archiver, take_off_timeline
 from fault_injection.simulation.actors import Pipelines
 from sparkrobust.coordinator.leftovers import begin_markers, control_folders
 from sparkrobust.coordinator.locking import locked
@@ -128,9 +128,8 @@ def archiver(
             announce(oldest.time)
             if history is not None:
                 history.archive(oldest)
-                continue
-            for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-                storage.delete(instant_file(replace(oldest, state=state)))
+            else:
+                take_off_timeline(storage, oldest)
 
     return archive
 
@@ -153,8 +152,7 @@ def forgets(pipelines: Pipelines) -> Callable[[], None]:
         storage = pipelines.storage()
         for instant in pipelines.open().timeline.instants:
             if instant.action is Action.ROLLBACK and not instant.pending:
-                for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-                    storage.delete(instant_file(replace(instant, state=state)))
+                take_off_timeline(storage, instant)
 
     return forget
 

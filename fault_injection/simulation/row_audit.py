@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fault_injection.simulation.actors import Told
-from fault_injection.simulation.audit import AnyStorage, Auditor, Snapshot
+from fault_injection.simulation.audit import AnyStorage, Auditor, Snapshot, name_of
 from fault_injection.simulation.services import Services
 from fault_injection.simulation.sharing import ManyWriters
 from sparkrobust.core.instant import WRITES, Action, State
@@ -17,7 +17,6 @@ from sparkrobust.core.names import (
     HEARTBEATS,
     RECORD_KEY,
     TIMELINE,
-    BaseFileName,
     joined,
     parse_instant_file,
 )
@@ -127,18 +126,11 @@ class RowAuditor(Auditor):
 
     def _changed(self, instant: str) -> set[tuple[str, str]]:
         """The file groups that were there before."""
-        names = (file.final_path.rpartition("/") for file in self.decided[instant].files)
-        found = ((partition, BaseFileName.parse(text)) for partition, _, text in names)
-        return {(partition, name.file_id) for partition, name in found if name} & self._newest.keys()
+        return {_group(file.final_path) for file in self.decided[instant].files} & self._newest.keys()
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def _data_file(self, path: str) -> None:
-        name = BaseFileName.parse(path.rpartition("/")[2])
-        assert name is not None
-        commit = self.decided.get(name.instant)
-        if commit is None or path not in {file.final_path for file in commit.files}:
-            self._say(f"{path} is visible, and no commit was decided that names it")
+    def _require_whole(self, path: str) -> None:
         self._rows_of(path)
 
     def _rows_of(self, path: str) -> list[tuple[str, str]]:
@@ -163,10 +155,7 @@ class RowAuditor(Auditor):
             self._expected = {}
         self._expected |= told.rows
         for file in self.decided[instant].files:
-            partition, _, text = file.final_path.rpartition("/")
-            name = BaseFileName.parse(text)
-            assert name is not None
-            group = partition, name.file_id
+            group = _group(file.final_path)
             self._newest[group] = max(self._newest.get(group, ("", "")), (instant, file.final_path))
         self._compare(told)
 
@@ -197,3 +186,8 @@ class RowAuditor(Auditor):
     def _are_whole(self, snapshot: Snapshot, files: Mapping[str, bytes]) -> None:
         rows = (row for path, data in files.items() for row in self._parsed(path, data))
         self._must_be(rows, snapshot.rows, "to a reader")
+
+
+def _group(path: str) -> tuple[str, str]:
+    """The partition and the id of the file group that a data file lies in."""
+    return path.rpartition("/")[0], name_of(path).file_id

@@ -377,30 +377,6 @@ DIRECT: dict[str, Callable[[Choices], Scenario]] = {
 # -- calm worlds, for faults at one call each --------------------------------------------------------------
 
 
-def _calm(
-    store: str,
-    *actors: str,
-    dies: str = "",
-    patient: tuple[Patience, ...] = (),
-    founders: int = 0,
-    apart: int = 400,
-    **settings: Any,
-) -> Callable[[Choices], Scenario]:
-    """Nothing goes wrong by itself, but that the first one may die, or others wait, before a certain call."""
-
-    def story(choices: Choices) -> Scenario:
-        plain = Settings(most_slots=2, most_files=2, speculation=0.0, bulk=0.0)
-        return Scenario(
-            store=store,
-            rates=Rates(fate=(f"{actors[0]} 1", dies) if dies else (), patient=patient),
-            settings=replace(plain, **settings),
-            actors=tuple((actor, apart * number) for number, actor in enumerate(actors)),
-            founders=founders,
-        )
-
-    return story
-
-
 _ALONE: dict[str, dict[str, Any]] = {
     "write": {"actors": ("writer",)},
     "write of counted rows": {"actors": ("writer",), "counted": 1.0},
@@ -440,21 +416,38 @@ _SHARED: dict[str, dict[str, Any]] = {
 """Of writers that share a lock and update the same rows, after a write that made them."""
 
 
-def _calm_of(
-    store: str, *, shared: bool, actors: tuple[str, ...], **how: Any
+def _calm(
+    store: str,
+    *,
+    shared: bool,
+    actors: tuple[str, ...],
+    dies: str = "",
+    patient: tuple[Patience, ...] = (),
+    apart: int = 400,
+    retries: int = 0,
+    **settings: Any,
 ) -> Callable[[Choices], Scenario]:
-    if "dies" in how:
-        how["dies"] = how["dies"].replace("<publish>", STORES[store])
+    """Nothing goes wrong by itself, but that the first one may die, or others wait, before a certain call."""
     if shared:
-        sharing = Sharing(shared_keys=1.0, retries=how.pop("retries", 0))
-        how |= {"founders": 1, "sharing": sharing, "pulse_ms": 300, "even_alive": False}
-    return _calm(store, *actors, **how)
+        sharing = Sharing(shared_keys=1.0, retries=retries)
+        settings |= {"sharing": sharing, "pulse_ms": 300, "even_alive": False}
+    call = dies.replace("<publish>", STORES[store])
+
+    def story(choices: Choices) -> Scenario:
+        plain = Settings(most_slots=2, most_files=2, speculation=0.0, bulk=0.0)
+        return Scenario(
+            store=store,
+            rates=Rates(fate=(f"{actors[0]} 1", call) if call else (), patient=patient),
+            settings=replace(plain, **settings),
+            actors=tuple((actor, apart * number) for number, actor in enumerate(actors)),
+            founders=int(shared),
+        )
+
+    return story
 
 
 CALM: dict[str, Callable[[Choices], Scenario]] = {
-    f"{name}{' under a shared lock' if shared else ''} on a {store}": _calm_of(
-        store, shared=shared, **dict(how)
-    )
+    f"{name}{' under a shared lock' if shared else ''} on a {store}": _calm(store, shared=shared, **how)
     for store in STORES
     for shared, stories in ((False, _ALONE), (True, _SHARED))
     for name, how in stories.items()

@@ -70,7 +70,7 @@ def archived_writes(table: HudiTable, after: str, times: Set[str]) -> list[Compl
     oldest = min((after, *times))
 
     def look() -> list[CompletedWrite]:
-        folder, found = history_folder(table), dict[str, CompletedWrite]()
+        folder, found = _folder(table), dict[str, CompletedWrite]()
         for file in _newest_files(table.storage, folder):
             if file.last >= oldest:
                 path = f"{folder}/{file}"
@@ -105,7 +105,7 @@ def _asked(table: HudiTable, look: Callable[[], Found], what: str, *, hint: str)
 
 
 def _search(table: HudiTable, write_id: str) -> CompletedWrite | None:
-    folder, place = history_folder(table), (table.storage.url, write_id)
+    folder, place = _folder(table), (table.storage.url, write_id)
     files = _newest_files(table.storage, folder)
     if not files:
         return None
@@ -123,8 +123,7 @@ def _search(table: HudiTable, write_id: str) -> CompletedWrite | None:
     return None
 
 
-def history_folder(table: HudiTable) -> str:
-    """Where the archived timeline lies."""
+def _folder(table: HudiTable) -> str:
     name = table.config.values.get(_FOLDER_KEY)
     folder = f"{TIMELINE}/{name}" if name else HISTORY
     if not is_inside(folder):

@@ -28,7 +28,7 @@ from sparkrobust.coordinator.conflicts import (
     groups_of,
     table_changed,
 )
-from sparkrobust.coordinator.history import archived_writes, history_folder
+from sparkrobust.coordinator.history import archived_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.conflicts import work_of
 from sparkrobust.core.instant import Instant, InstantTime
@@ -98,7 +98,7 @@ def with_archived(table: HudiTable, plan: Plan) -> Plan:
     past = {time for time in known.pending if time < start}
     gone = past - {instant.time for instant in table.timeline.instants} if past else past
     moved = plan.beside is None and start > begun.newest
-    if not (gone or moved) or not table.storage.names(history_folder(table)):
+    if not (gone or moved):
         return plan
     try:
         archived = archived_writes(table, begun.newest if moved else _NEVER, gone)

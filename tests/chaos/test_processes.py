@@ -23,11 +23,12 @@ def test_nobody_is_killed_who_has_only_the_id_of_a_process_that_has_ended() -> N
 
 def test_a_process_that_ends_while_it_is_looked_at_has_no_children() -> None:
     looks = 0
-    with subprocess.Popen(["sh", "-c", "for i in $(seq 400); do true & done; wait"]) as shell:
-        while shell.poll() is None:
+    with subprocess.Popen(["sh", "-c", "while :; do true & true & wait; done"]) as shell:
+        while looks < 500:
             # Of those that are there some have ended when they are asked themselves.
             looks += len([children(child) for child in descendants(shell.pid)])
-    assert looks and children(shell.pid) == []
+        shell.kill()
+    assert children(shell.pid) == []
 
 
 def test_what_a_process_has_started_ends_with_it() -> None:

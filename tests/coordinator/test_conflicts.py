@@ -26,13 +26,6 @@ from tests.coordinator.writers import clustering, compaction, writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, stage, terms
 
 
-@pytest.fixture
-def group(table: HudiTable) -> str:
-    """A file group that the table has, ``partition/id``."""
-    path = (commit(table), data_files(table.storage))[1][0]
-    return path.partition("_")[0]
-
-
 def versions(table: HudiTable, group: str) -> int:
     return sum(path.startswith(group) for path in data_files(table.storage))
 

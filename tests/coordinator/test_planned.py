@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from fault_injection.histories import take_off_timeline
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
@@ -209,6 +210,5 @@ def test_what_was_archived_meanwhile_was_not_taken_back(table: HudiTable) -> Non
     late = planned(writer(table), schema("a"))
     done = table.timeline.find(old.time, Action.COMMIT)
     assert done is not None
-    for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-        table.storage.delete(instant_file(replace(done, state=state)))
+    take_off_timeline(table.storage, done)
     end(late)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from fault_injection.histories import Archiver
+from fault_injection.histories import Archiver, take_off_timeline
 from sparkrobust.coordinator.planned import overtaken
 from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
-from sparkrobust.core.instant import Action, Instant, State
-from sparkrobust.core.names import instant_file
+from sparkrobust.core.instant import Action, Instant
 from sparkrobust.errors import ConflictError, FileGoneError
 from sparkrobust.formats.commit_metadata import CommitMetadata
 from tests.coordinator.writers import writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, opened, stage, terms
-
-
-@pytest.fixture
-def group(table: HudiTable) -> str:
-    """A file group that the table has, ``partition/id``."""
-    path = (commit(table), data_files(table.storage))[1][0]
-    return path.partition("_")[0]
 
 
 def clean(table: HudiTable, group: str) -> None:
@@ -234,8 +224,7 @@ def test_a_commit_that_is_archived_just_before_it_is_read_is_a_conflict_and_no_c
     real = HudiTable.commit
 
     def read(table: HudiTable, instant: Instant) -> CommitMetadata:
-        for state in (State.REQUESTED, State.INFLIGHT, State.COMPLETED):
-            table.storage.delete(instant_file(replace(instant, state=state)))
+        take_off_timeline(table.storage, instant)
         return real(table, instant)
 
     # Nobody in this process has read it.

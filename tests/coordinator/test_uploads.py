@@ -17,7 +17,6 @@ from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import State
 from sparkrobust.core.names import MarkerType, begin_marker, instant_file, marker_folder
 from sparkrobust.probe import Point
-from sparkrobust.storage.s3_settings import S3Settings, client_of
 from tests.coordinator.writes import (
     Stop,
     begun,
@@ -25,6 +24,7 @@ from tests.coordinator.writes import (
     data_files,
     dead,
     leftovers,
+    on_s3,
     opened,
     stage,
     stopped,
@@ -164,7 +164,7 @@ def test_the_mark_of_a_folder_that_another_tool_has_left_does_not_stay(
     table: HudiTable, s3_server: S3Server
 ) -> None:
     failed = stopped(table, "staged")
-    client, prefix = client_of(S3Settings.of(s3_server.options(), BUCKET)), table.storage.url.split("/", 3)[3]
+    client, prefix = on_s3(table, s3_server)
     client.put_object(Bucket=BUCKET, Key=f"{prefix}/{failed.folder.path}/", Body=b"")
     for _ in range(2):
         roll_back_failed_writes(opened(table))

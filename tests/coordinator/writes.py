@@ -206,6 +206,13 @@ def data_files(storage: Storage) -> list[str]:
     return sorted(info.path for info in storage.walk("") if info.path.endswith(".parquet"))
 
 
+@pytest.fixture
+def group(table: HudiTable) -> str:
+    """A file group that the table has, ``partition/id``."""
+    path = (commit(table), data_files(table.storage))[1][0]
+    return path.partition("_")[0]
+
+
 class After(InProcessLock):
     """The lock is had once something has happened."""
 
@@ -223,10 +230,14 @@ def opened(table: HudiTable) -> HudiTable:
     return HudiTable.open(table.storage, table.clock, table.ids)
 
 
+def on_s3(table: HudiTable, server: S3Server) -> tuple[Any, str]:
+    """A client of the server's, and what the keys of a table begin with there."""
+    return client_of(S3Settings.of(server.options(), BUCKET)), table.storage.url.split("/", 3)[3]
+
+
 def uploads(table: HudiTable, server: S3Server) -> list[str]:
     """The files that are being uploaded into a table on S3."""
-    prefix = table.storage.url.split("/", 3)[3]
-    client = client_of(S3Settings.of(server.options(), BUCKET))
+    client, prefix = on_s3(table, server)
     found = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
     return [upload["Key"] for upload in found if upload["Key"].startswith(prefix)]
 

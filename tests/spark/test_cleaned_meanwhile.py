@@ -16,7 +16,7 @@ from sparkrobust.spark.gathering import Gathered
 from sparkrobust.storage.local import LocalStorage
 from tests.moments import at
 from tests.spark.tables import Subject
-from tests.spark.test_many_writers import RETRIES, WAYS, is_whole, subject
+from tests.spark.test_many_writers import RETRIES, WAYS, by_way, is_whole, subject
 
 __all__ = ["subject"]
 
@@ -55,14 +55,11 @@ WHOLE = {0: "late", 1: "late", 2: "first", 3: "first"}
 def test_a_row_is_not_doubled_whose_only_known_file_was_cleaned_while_the_write_was_planned(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str, archived: bool
 ) -> None:
-    most_here, changes = WAYS[way]
-    for where, name, value in changes:
-        monkeypatch.setattr(where, name, value)
+    options = by_way(way, monkeypatch)
     if archived:
         subject.write("upsert", [(1, "second", 2, "us")])
         archive_all_but_the_newest(subject)
     while_gathering(monkeypatch, lambda: other_writes_and_cleans(subject))
-    options = {"hoodie.write.robust.driver.max.bytes": most_here}
     with pytest.raises(ConflictError, match="eu/") as refused:
         subject.write("upsert", LATE, options)
     assert refused.value.outcome == "Conflicted" and "a retry helps" in str(refused.value)
@@ -76,14 +73,11 @@ def test_a_row_is_not_doubled_whose_only_known_file_was_cleaned_while_the_write_
 def test_a_write_whose_tasks_come_after_the_cleaner_tries_again_as_after_any_conflict(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    most_here, changes = WAYS[way]
-    for where, name, value in changes:
-        monkeypatch.setattr(where, name, value)
+    options = by_way(way, monkeypatch)
 
     def write(retries: str) -> sr.WriteResult:
         with probe.listening(at(Point.INFLIGHT, lambda: other_writes_and_cleans(subject))):
-            options = {"hoodie.write.robust.driver.max.bytes": most_here, RETRIES: retries}
-            return subject.write("upsert", LATE, options)
+            return subject.write("upsert", LATE, {**options, RETRIES: retries})
 
     with pytest.raises(ConflictError, match="a cleaner was faster"):
         write("0")

@@ -88,6 +88,14 @@ WAYS: dict[str, tuple[str, list[tuple[object, str, object]]]] = {
 }
 
 
+def by_way(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """From now on rows go this way; the options that it takes besides."""
+    most_here, changes = WAYS[way]
+    for where, name, value in changes:
+        monkeypatch.setattr(where, name, value)
+    return {DRIVER_BYTES: most_here}
+
+
 def staged(table: Path) -> tuple[list[str], list[str]]:
     """The completion markers of the one write that has some, and the groups of the files that were staged."""
     (sealed,) = table.glob(".hoodie/.robust/*/sealed")
@@ -99,9 +107,7 @@ def staged(table: Path) -> tuple[list[str], list[str]]:
 def test_a_write_that_was_overtaken_writes_again_what_the_other_has_changed_and_nothing_else(
     subject: Subject, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most_here, changes = WAYS[way]
-    for where, name, value in changes:
-        monkeypatch.setattr(where, name, value)
+    options = by_way(way, monkeypatch)
     seen: list[tuple[list[str], list[str]]] = []
     (eu,) = {path.rpartition("/")[2].partition("_")[0] for path in subject.files() if path.startswith("eu/")}
 
@@ -117,7 +123,7 @@ def test_a_write_that_was_overtaken_writes_again_what_the_other_has_changed_and_
             seen.append(staged(subject.path))
 
     with overtaken(early), probe.listening(look):
-        result = subject.write("upsert", late, {RETRIES: "1", DRIVER_BYTES: most_here})
+        result = subject.write("upsert", late, {RETRIES: "1", **options})
     assert (result.retries, result.slots_redone, result.slots) == (0, 1, 3)
     assert (result.inserted, result.updated, result.files_created, result.files_rewritten) == (1, 2, 1, 2)
     _, (markers, groups) = seen  # the other one's, and ours
@@ -132,8 +138,7 @@ def test_a_write_that_was_overtaken_writes_again_what_the_other_has_changed_and_
 def test_file_groups_that_share_tasks_are_written_again_without_those_that_nobody_has_changed(
     subject: Subject, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for where, name, value in WAYS[way][1]:
-        monkeypatch.setattr(where, name, value)
+    by_way(way, monkeypatch)
     many = range(100, 120)
     subject.write("upsert", [(number, "first", 1, f"r{number}") for number in many])
     early = [(number, "early", 5, f"r{number}") for number in (101, 102, 117)]
