@@ -174,12 +174,13 @@ _QUICK: dict[str, dict[str, Any]] = {
     "its rollback, given up": {"others": (R,), "gives_up": True, "staged": True},
     "archived by us": {"others": (E, "archiver", "neighbour"), "staged": True},
     "archived by Hudi": {"others": (E, "foreign archiver", "neighbour"), "staged": True},
-    "rolled back by Hudi": {"others": ("hudi",)},
+    "rolled back by Hudi": {"attempts": 2, "others": ("hudi",)},
     "begun again": {"others": ("again",)},
 }
 _BIG: dict[str, dict[str, Any]] = {
     "its rollback and its recovery, staged": {"others": (E, R), "staged": True},
     "two attempts, rollback": {"attempts": 2, "others": (R,)},
+    "two attempts, begun again": {"attempts": 2, "others": ("again",)},
     "two attempts, recovery": {"attempts": 2, "others": (E,)},
     "rollback from the first step on": {"others": (R,), "from_the_start": True},
     "recovery and rollback": {"others": (E, R)},
@@ -210,3 +211,18 @@ QUICK = {
     if name not in _on_stores({long: {} for long in _LONG_ON_A_BUCKET}) or name.endswith("disk")
 }
 """Small enough to be gone through in each run of the tests."""
+OF_THE_MODEL = {
+    "begun again, on a disk": 1_835,
+    "begun again, on a bucket": 3_315,
+    "two attempts, begun again, on a disk": 1_835,
+    "two attempts, begun again, on a bucket": 3_315,
+    "rolled back by Hudi, on a disk": 1_366,
+    "rolled back by Hudi, on a bucket": 1_488,
+    "two attempts, recovery and rollback, on a disk": 30_299,
+    "two attempts, recovery and rollback, on a bucket": 38_639,
+    "recovery, rollback, archived by us, on a disk": 38_134,
+    "recovery, rollback, archived by us, on a bucket": 50_787,
+    "recovery, rollback, archived by Hudi, on a disk": 49_102,
+    "recovery, rollback, archived by Hudi, on a bucket": 62_669,
+}
+"""The states of the design's own model, with a step for each request: fewer would have left something out."""

@@ -26,6 +26,7 @@ from sparkrobust.storage.contract import (
     StagedWriter,
     Staging,
     Storage,
+    check_size,
     checked,
 )
 from sparkrobust.storage.memory import MemoryStorage
@@ -131,11 +132,11 @@ class SimulatedDisk(SimulatedStorage):
         """When it was put; no turn."""
         return self.memory._space.objects[path].modified_ms
 
-    def read(self, path: str) -> bytes:
-        return self._turn("read", path, lambda: self.memory.read(path))
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self._turn("read", path, lambda: self.memory.read(path, at_most=at_most))
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return self._turn("read", path, lambda: self.memory.read_versioned(path))
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
+        return self._turn("read", path, lambda: self.memory.read_versioned(path, at_most=at_most))
 
     def open(self, path: str) -> io.BytesIO:
         return io.BytesIO(self.read(path))
@@ -257,11 +258,12 @@ class SimulatedObjects(SimulatedStorage):
         found = self.bucket.objects.get(path)
         return None if found is None else FileInfo(path=path, size=len(found[0]), modified_ms=found[2])
 
-    def read(self, path: str) -> bytes:
-        return self._turn("read", path, lambda: self._object(path)[0])
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self.read_versioned(path, at_most=at_most)[0]
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
         data, version, _ = self._turn("read", path, lambda: self._object(path))
+        check_size(path, len(data), at_most)
         return data, str(version)
 
     def open(self, path: str) -> io.BytesIO:

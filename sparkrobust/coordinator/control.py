@@ -14,7 +14,7 @@ from dataclasses import replace
 from sparkrobust.coordinator.leftovers import discard_staged, discard_uploads, remove_markers
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core import decision as decisions
-from sparkrobust.core.control_object import Kind
+from sparkrobust.core.control_object import MAX_BYTES, Kind
 from sparkrobust.core.decision import Abort, Commit, Decision
 from sparkrobust.core.markers import CompletionMarker, Gate
 from sparkrobust.core.names import COMMITTING, ControlFolder, heartbeat_file, marker_folder
@@ -70,7 +70,7 @@ class Control:
         """What the write is to be, from the gate or from the finalize marker, if either is there."""
         for path, kind in ((self.folder.finalize, Kind.FINALIZE), (self.folder.gate, Kind.GATE)):
             with contextlib.suppress(NotFoundError):
-                return Gate.parse(self.storage.read(path), kind, nonce=self.folder.nonce, path=path)
+                return Gate.parse(self._read(path), kind, nonce=self.folder.nonce, path=path)
         return None
 
     def close_gate(self, gate: Gate) -> None:
@@ -104,6 +104,9 @@ class Control:
             hint=SHARED_LOCK,
         )
 
+    def _read(self, path: str) -> bytes:
+        return self.storage.read(path, at_most=MAX_BYTES)
+
     # -- what is done ------------------------------------------------------------------------------------
 
     def completions(self, slots: Iterable[int]) -> dict[int, CompletionMarker]:
@@ -114,7 +117,7 @@ class Control:
 
         def read(slot: int) -> bytes | None:
             with contextlib.suppress(NotFoundError):
-                return self.storage.read(self.folder.completion(slot))
+                return self._read(self.folder.completion(slot))
             return None
 
         found: dict[int, CompletionMarker] = {}
@@ -186,7 +189,7 @@ class Control:
     def decision(self) -> Decision | None:
         """How it was decided that the write ends."""
         try:
-            return self._valid(decisions.parse(self.storage.read(self.folder.decision), self.folder))
+            return self._valid(decisions.parse(self._read(self.folder.decision), self.folder))
         except NotFoundError:
             return None
 
@@ -319,7 +322,7 @@ class Control:
             return
         for path in paths:
             with contextlib.suppress(NotFoundError, CorruptTableError):
-                token = self.storage.read(path).decode(errors="replace")
+                token = self._read(path).decode(errors="replace")
                 if self.folder.is_timeline_file(path_of_upload(token)):
                     self.storage.discard(token)
 
@@ -336,5 +339,5 @@ class Control:
                 continue
             # Nobody may be kept from cleaning up by what can't be read.
             with contextlib.suppress(NotFoundError, CorruptTableError):
-                marker = CompletionMarker.parse(self.storage.read(path), self.folder, int(slot))
+                marker = CompletionMarker.parse(self._read(path), self.folder, int(slot))
                 discard_staged(self.storage, [file.staged for file in marker.files])

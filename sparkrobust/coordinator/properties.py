@@ -32,7 +32,7 @@ Values = dict[str, str]
 
 
 def _valid(storage: Storage, path: str) -> Values:
-    return _checked(storage.read(path), path)
+    return _checked(storage.read(path, at_most=properties.MAX_BYTES), path)
 
 
 def _checked(data: bytes, path: str) -> Values:
@@ -90,7 +90,7 @@ def update_properties(storage: Storage, change: Callable[[Values], Values], cloc
     """Change the file; ``change`` is asked again if another writer was faster."""
     for _ in range(_ROUNDS):
         _recover(storage)
-        data, version = storage.read_versioned(PROPERTIES)
+        data, version = storage.read_versioned(PROPERTIES, at_most=properties.MAX_BYTES)
         before = _checked(data, PROPERTIES)
         values = change(dict(before))
         if values == before:
@@ -112,7 +112,7 @@ def update_properties(storage: Storage, change: Callable[[Values], Values], cloc
 def _recover(storage: Storage) -> None:
     """Finish or undo an update that somebody did not end."""
     try:
-        backup = storage.read(PROPERTIES_BACKUP)
+        backup = storage.read(PROPERTIES_BACKUP, at_most=properties.MAX_BYTES)
     except NotFoundError:
         return
     try:

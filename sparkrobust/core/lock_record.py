@@ -13,7 +13,7 @@ from sparkrobust.core.fields import Fields
 DRIFT_MS = 500
 """So long after its time a lock still counts, as clocks differ: Hudi's number."""
 _HUDIS = frozenset({"expired", "validUntil", "owner"})
-_MAX_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def parse(data: bytes, *, path: str) -> LockRecord:
     """
     plain: dict[str, Any] = {}
     with suppress(ValueError):
-        found = strict_json.loads(data) if len(data) <= _MAX_BYTES else None
+        found = strict_json.loads(data) if len(data) <= MAX_BYTES else None
         plain = found if isinstance(found, dict) else plain
     fields = Fields({name: plain[name] for name in _HUDIS & plain.keys()}, _HUDIS, path=path)
     nonce = plain.get("nonce")

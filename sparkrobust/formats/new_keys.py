@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sparkrobust.core.key_hashes import SIZE, hashes_of
 from sparkrobust.core.names import COMMIT_TIME, RECORD_KEY
-from sparkrobust.formats.parquet import open_file
+from sparkrobust.formats.parquet import open_file, read_pieces
 
 _BATCH_ROWS = 128 * 1024
 
@@ -32,7 +32,7 @@ class KeyHashes:
         """
         found = 0
         with open_file(source, path=path) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=[COMMIT_TIME, RECORD_KEY], use_threads=False):
+            for batch in read_pieces(file, [COMMIT_TIME, RECORD_KEY], rows=_BATCH_ROWS, path=path):
                 written = pc.equal(batch.column(0).cast(pa.string()), instant)
                 keys = batch.column(1).cast(pa.string()).filter(written)
                 both = pc.is_in(_array(hashes_of(keys.to_pylist())), value_set=self._known)

@@ -227,8 +227,11 @@ def read_columns(file: pq.ParquetFile, columns: list[str] | None, *, path: str) 
 def read_pieces(
     file: pq.ParquetFile, columns: list[str], *, rows: int, path: str
 ) -> Iterator[pa.RecordBatch]:
-    """Columns of a file, so many rows at a time; a torn page raises :class:`CorruptTableError`."""
+    """Columns of a file, so many rows at a time; ``CorruptTableError`` for a torn page, a missing column."""
     try:
+        missing = set(columns) - set(file.schema_arrow.names)
+        if missing:  # Arrow passes over it in silence
+            raise ValueError(f"no column {min(missing)}")
         yield from file.iter_batches(rows, columns=columns, use_threads=False)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         raise _torn(error, path) from error

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkrobust.core.control_object import Kind
+from sparkrobust.core.control_object import MAX_BYTES, Kind
 from sparkrobust.core.markers import (
     CompletionMarker,
     Fingerprint,
@@ -37,11 +37,15 @@ from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
 _SUM_RANGE = 1 << 64
 
 
+def _read(plan: WritePlan, path: str) -> bytes:
+    return plan.storage.read(path, at_most=MAX_BYTES)
+
+
 def is_open(plan: WritePlan) -> bool:
     """Whether the gate is open: there, whole, and with our nonce."""
     control = plan.control
     try:
-        Gate.parse(plan.storage.read(control.gate), Kind.GATE, nonce=control.nonce, path=control.gate)
+        Gate.parse(_read(plan, control.gate), Kind.GATE, nonce=control.nonce, path=control.gate)
     except (NotFoundError, CorruptTableError):
         return False
     finally:
@@ -93,7 +97,7 @@ class SlotAttempt:
 
     def _marker(self) -> CompletionMarker | None:
         try:
-            data = self.plan.storage.read(self._path)
+            data = _read(self.plan, self._path)
         except NotFoundError:
             return None
         return CompletionMarker.parse(data, self.plan.control, self.slot)

@@ -149,12 +149,18 @@ class Storage(ABC):
     # -- reading ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def read(self, path: str) -> bytes:
-        """The whole object; ``NotFoundError``."""
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        """The whole object; ``NotFoundError``.
+
+        Parameters
+        ----------
+        at_most
+            A larger one is not fetched: ``CorruptTableError``.
+        """
 
     @abstractmethod
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """The whole object and the version to give to ``replace_if_unchanged``."""
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
+        """The same, and the version to give to ``replace_if_unchanged``."""
 
     @abstractmethod
     def open(self, path: str) -> io.BufferedIOBase | io.RawIOBase:
@@ -325,6 +331,12 @@ def checked(path: str) -> str:
     if not is_inside(path):
         raise InternalError(f"not a path inside of a table: {path!r}")
     return path
+
+
+def check_size(path: str, size: int, at_most: int | None) -> None:
+    """``CorruptTableError`` for an object that is larger than what is read of it."""
+    if at_most is not None and size > at_most:
+        raise CorruptTableError(f"{path}: {size} bytes, expected at most {at_most}", path=path)
 
 
 def staged_path(token: str) -> str:

@@ -45,11 +45,11 @@ class DirectStorage(Storage):
 
     # -- as the store beneath does it ------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
-        return self._inner.read(path)
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self._inner.read(path, at_most=at_most)
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return self._inner.read_versioned(path)
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
+        return self._inner.read_versioned(path, at_most=at_most)
 
     def open(self, path: str) -> io.BufferedIOBase | io.RawIOBase:
         return self._inner.open(path)

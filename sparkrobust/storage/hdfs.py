@@ -91,11 +91,11 @@ class HdfsStorage(Storage):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
-        return self._requests.read(self._full(path))
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self._requests.read(self._full(path), at_most)
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return self._requests.read_versioned(self._full(path))
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
+        return self._requests.read_versioned(self._full(path), at_most)
 
     def open(self, path: str) -> HdfsFile:
         return HdfsFile(self._requests, self._full(path))

@@ -24,7 +24,7 @@ from sparkrobust.errors import (
     UnsafePathError,
     UnsupportedTableError,
 )
-from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError
+from sparkrobust.storage.contract import AlreadyExistsError, NotFoundError, check_size
 from sparkrobust.storage.hdfs_settings import HdfsSettings, client_of
 from sparkrobust.storage.patience import Patience
 
@@ -151,20 +151,25 @@ class Requests:
         found = self.status(full)
         return found is not None and bool(found.isdir)
 
-    def read(self, full: str) -> bytes:
-        found: bytes = self.asked("read", full, lambda client: _reader_of_all(client, full).read())
-        return found
+    def read(self, full: str, at_most: int | None = None) -> bytes:
+        def all_of_it(client: Any) -> bytes:
+            file = _reader_of_all(client, full)
+            check_size(full, len(file), at_most)
+            found: bytes = file.read()
+            return found
+
+        return self.asked("read", full, all_of_it)
 
     def reader(self, full: str) -> Any:
         """The client's file, with all of its blocks."""
         return self.asked("read", full, lambda client: _reader_of_all(client, full))
 
-    def read_versioned(self, full: str) -> tuple[bytes, str]:
+    def read_versioned(self, full: str, at_most: int | None = None) -> tuple[bytes, str]:
         """The content and its version: time, size and hash."""
         # Only software that replaces the file without asking, or many that ask, can outrun this.
         for _ in range(_LOOKS):
             before = self.status(full)
-            data = self.read(full)
+            data = self.read(full, at_most)
             after = self.status(full)
             if before and after and _same(before, after) and len(data) == after.length:
                 content = hashlib.sha256(data).hexdigest()[:32]

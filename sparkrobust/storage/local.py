@@ -46,6 +46,7 @@ from sparkrobust.storage.contract import (
     StagedWriter,
     Staging,
     Storage,
+    check_size,
     checked,
     enclosing,
     staged_path,
@@ -92,16 +93,18 @@ class LocalStorage(Storage):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
         with self.open(path) as file, translated("read", self._full(path)):
+            check_size(path, os.fstat(file.fileno()).st_size, at_most)
             return file.read()
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
         full = self._full(path)
         # Only software that writes in place (Hudi does so) can change a file while it is read.
         for _ in range(20):
             with self.open(path) as file, translated("read", full):
                 before = os.fstat(file.fileno())
+                check_size(path, before.st_size, at_most)
                 data = file.read()
                 after = os.fstat(file.fileno())
             if _same_version(before, after) and len(data) == after.st_size:

@@ -23,6 +23,7 @@ from sparkrobust.storage.contract import (
     StagedWriter,
     Staging,
     Storage,
+    check_size,
     checked,
     enclosing,
     staged_path,
@@ -100,11 +101,12 @@ class MemoryStorage(Storage):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
-        return self._object(path).data
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self.read_versioned(path, at_most=at_most)[0]
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
         found = self._object(path)
+        check_size(path, len(found.data), at_most)
         return found.data, str(found.version)
 
     def open(self, path: str) -> io.BytesIO:

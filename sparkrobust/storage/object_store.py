@@ -33,6 +33,7 @@ from sparkrobust.storage.contract import (
     NotFoundError,
     StagedFile,
     StagedWriter,
+    check_size,
     checked,
     enclosing,
 )
@@ -81,12 +82,13 @@ class ObjectStorage(CopyingStorage):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
-        return self.read_versioned(path)[0]
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self.read_versioned(path, at_most=at_most)[0]
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
         def ask(obstore: Any, client: Any) -> tuple[bytes, str]:
             answer = obstore.get(client, key)
+            check_size(path, answer.meta["size"], at_most)
             return bytes(answer.bytes()), str(answer.meta["e_tag"])
 
         key = self._key(path)

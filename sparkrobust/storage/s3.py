@@ -32,6 +32,7 @@ from sparkrobust.storage.contract import (
     StagedWriter,
     Staging,
     Storage,
+    check_size,
     checked,
     enclosing,
 )
@@ -97,12 +98,14 @@ class S3Storage(Storage):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, path: str) -> bytes:
-        return self.read_versioned(path)[0]
+    def read(self, path: str, *, at_most: int | None = None) -> bytes:
+        return self.read_versioned(path, at_most=at_most)[0]
 
-    def read_versioned(self, path: str) -> tuple[bytes, str]:
+    def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
         try:
-            answer = self._requests.repeated("get_object", path, Key=self._key(path))
+            answer = self._requests.repeated(
+                "get_object", path, Key=self._key(path), check=lambda size: check_size(path, size, at_most)
+            )
         except Refused as refused:
             raise self._requests.error_of(refused, "read", path) from None
         return answer["Data"], answer["ETag"]
@@ -185,7 +188,7 @@ class S3Storage(Storage):
                 raise NotFoundError(f"there is no {self._requests.shown(path)}", path=path) from None
             raise self._requests.error_of(refused, "replace", path) from None
 
-    def _put_on_condition(self, path: str, data: bytes, action: str, **condition: str) -> str:
+    def _put_on_condition(self, path: str, data: bytes, action: str, **condition: Any) -> str:
         """Put, and find out whether it was us if an answer gets lost; the object's version."""
         key, mark = self._key(path), _IDS.nonce()
         unclear: Unclear | None = None

@@ -8,6 +8,7 @@ its caller, who then has to find out whether a refusal only means that an earlie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sparkrobust.errors import (
@@ -67,14 +68,29 @@ class Requests:
         self.bucket = bucket
         self.patience = patience
 
-    def once(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Send one request; ``Refused``, ``Unclear``.  A body is read to its end (``"Data"``)."""
+    def once(
+        self, operation: str, *, check: Callable[[int], None] | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """Send one request; ``Refused``, ``Unclear``.  A body is read to its end (``"Data"``).
+
+        Parameters
+        ----------
+        check
+            Asked about the size of the body before it is read; raises if it is not to be.
+        """
         exceptions = botocore_module("botocore.exceptions")
         try:
             client = client_of(self.settings)
             answer: dict[str, Any] = getattr(client, operation)(Bucket=self.bucket, **parameters)
             if "Body" in answer:
-                answer["Data"] = answer.pop("Body").read()
+                body = answer.pop("Body")
+                try:
+                    if check is not None:
+                        check(answer["ContentLength"])
+                    answer["Data"] = body.read()
+                except BaseException:
+                    body.close()  # what was not read to its end would keep its connection
+                    raise
             return answer
         except exceptions.ClientError as error:
             raise self._refusal(error.response) from None

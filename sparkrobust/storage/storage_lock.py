@@ -68,7 +68,7 @@ class StorageLock(TableLock):
             if found is None:
                 self.storage.make_folder(LOCKS)
                 self.storage.put_if_absent(LOCK_RECORD, mine.render())
-                version = self.storage.read_versioned(LOCK_RECORD)[1]
+                version = self.storage.read_versioned(LOCK_RECORD, at_most=lock_record.MAX_BYTES)[1]
             else:
                 record, version = found
                 if not record.expired and record.nonce == nonce:
@@ -116,7 +116,7 @@ class StorageLock(TableLock):
     def found(self) -> tuple[LockRecord, str] | None:
         """The lock's object and its version, if there is one."""
         try:
-            data, version = self.storage.read_versioned(LOCK_RECORD)
+            data, version = self.storage.read_versioned(LOCK_RECORD, at_most=lock_record.MAX_BYTES)
         except NotFoundError:
             return None
         return lock_record.parse(data, path=f"{self.storage.url}/{LOCK_RECORD}"), version

@@ -182,10 +182,10 @@ def failing(of: object, name: str, error: type[BaseException], *, times: int) ->
     """Let a method fail so often, before it does anything."""
     real, left = getattr(of, name), [times]
 
-    def failed(*given: object) -> object:
+    def failed(*given: object, **named: object) -> object:
         left[0] -= 1
         if left[0] >= 0:
             raise error("nothing was done")
-        return real(*given)
+        return real(*given, **named)
 
     setattr(of, name, failed)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkrobust.errors import InternalError, InvalidInputError
+from sparkrobust.errors import CorruptTableError, InternalError, InvalidInputError
 from sparkrobust.storage.contract import (
     NotFoundError,
     Storage,
@@ -133,6 +133,18 @@ class ReadingCases(StorageCases):
         storage.delete_tree("a/b")
         storage.delete("a/b/c")
         assert storage.read("a/b") == b"1"
+
+    def test_an_object_larger_than_is_read_at_most_is_refused_with_both_sizes(self, storage: Storage) -> None:
+        storage.put_if_absent("some", b"12345")
+        storage.put_if_absent("none", b"")
+        for read in (storage.read, lambda path, at_most: storage.read_versioned(path, at_most=at_most)[0]):
+            with pytest.raises(CorruptTableError, match="some: 5 bytes, expected at most 4"):
+                read("some", at_most=4)
+            assert read("some", at_most=5) == b"12345"
+            assert read("none", at_most=0) == b""
+            with pytest.raises(NotFoundError):
+                read("missing", at_most=4)
+        assert storage.read("some") == b"12345"
 
     @pytest.mark.parametrize("data", [b"", b"1", LARGE], ids=["empty", "one byte", "over 16 MiB"])
     def test_an_object_of_any_size_comes_back_whole(

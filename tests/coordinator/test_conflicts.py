@@ -307,12 +307,12 @@ def _ends_when_its_plan_is_read(table: HudiTable, service: Instant, end: Callabl
     files = [instant_file(replace(service, state=state)) for state in (State.INFLIGHT, State.REQUESTED)]
     todo, read = [end], table.storage.read
 
-    def reads(path: str) -> bytes:
+    def reads(path: str, **how: Any) -> bytes:
         if path == files[1] and todo:
             todo.pop()()
             for file in files:
                 table.storage.delete(file)
-        return read(path)
+        return read(path, **how)
 
     table.storage.read = reads  # type: ignore[method-assign]
 

@@ -164,8 +164,8 @@ def test_a_rollback_whose_plan_is_just_being_written_stays(table: HudiTable) -> 
     rollback = rollback_of(table, clustering(table))
     read, seen = table.storage.read, iter([b"", b""])
 
-    def reads(path: str) -> bytes:
-        return next(seen, read(path)) if path == instant_file(rollback) else read(path)
+    def reads(path: str, **how: Any) -> bytes:
+        return next(seen, read(path)) if path == instant_file(rollback) else read(path, **how)
 
     ours = writer(table)
     table.storage.read = reads  # type: ignore[method-assign]

@@ -63,10 +63,10 @@ class Seen:
         if name not in ("open", "read", "names", "stat", "list"):
             return real
 
-        def call(path: str, *more: Any) -> Any:
+        def call(path: str, *more: Any, **how: Any) -> Any:
             self.before(name, path)
             self.calls.append((name, path))
-            return real(path, *more)
+            return real(path, *more, **how)
 
         return call
 

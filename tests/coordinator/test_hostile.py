@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +82,23 @@ def test_a_completion_marker_that_names_what_is_not_its_own_commits_nothing(
         transaction.finalize(1)
     after = objects(table.storage)
     assert {path: after[path] for path in before} == before
+
+
+@pytest.mark.parametrize("what", ["completion", "finalize", "decision", "properties"])
+@pytest.mark.parametrize("storage", ["local"], indirect=True)
+def test_what_is_larger_than_any_memory_is_refused_unread(what: str, table: HudiTable) -> None:
+    write = stopped(table, "decided" if what == "decision" else "finalized")
+    path = {
+        "completion": write.folder.completion(0),
+        "finalize": write.folder.finalize,
+        "decision": write.folder.decision,
+        "properties": PROPERTIES,
+    }[what]
+    before = list(objects(table.storage))
+    os.truncate(Path(table.storage.url.removeprefix("file://"), path), 4 << 40)  # all of it a hole
+    with pytest.raises(CorruptTableError, match=f"{re.escape(path)}: {4 << 40} bytes, expected at most"):
+        recover(HudiTable.open(table.storage))
+    assert [info.path for info in table.storage.walk("")] == before
 
 
 def test_a_begin_marker_that_tells_of_another_files_upload_throws_none_away(table: HudiTable) -> None:

@@ -174,7 +174,7 @@ def test_a_lock_that_cannot_be_looked_at_is_told_as_a_problem_and_not_as_free(
 ) -> None:
     table = sharing(in_memory, kind=kind)
 
-    def away(path: str) -> Any:
+    def away(path: str, **how: Any) -> Any:
         raise UnavailableError("no answer")
 
     table.storage.read = table.storage.read_versioned = away  # type: ignore[method-assign]

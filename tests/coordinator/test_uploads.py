@@ -141,9 +141,9 @@ def asked_of(table: HudiTable, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("read", "discard"):
         real = getattr(table.storage, name)
 
-        def told(what: str, real: Callable[[str], object] = real) -> object:
+        def told(what: str, real: Callable[..., object] = real, **how: object) -> object:
             found.append(what)
-            return real(what)
+            return real(what, **how)
 
         monkeypatch.setattr(table.storage, name, told)
     return found

@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkrobust.core.key_hashes import hashes_of
 from sparkrobust.errors import CorruptTableError, InternalError
 from sparkrobust.formats.bloom import BloomBuilder
+from sparkrobust.formats.new_keys import KeyHashes
 from sparkrobust.formats.parquet import (
     RECORD_KEY,
     BaseFileWriter,
@@ -182,6 +184,18 @@ def test_a_torn_or_damaged_base_file_is_named(data: st.DataObject) -> None:
         key_range(file.metadata, path="some/file")
         bloom_filter(file.metadata, path="some/file")
         read_columns(file, None, path="some/file")
+    except CorruptTableError as error:
+        assert error.path == "some/file"
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_who_looks_for_keys_in_a_damaged_base_file_is_told_its_name(data: st.DataObject) -> None:
+    damaged = bytearray(written(rows("a", "ä", "b")))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(1, 255))
+    hashes = KeyHashes(hashes_of(["a", "ä", "b"]))
+    try:
+        assert 0 <= hashes.count_in(io.BytesIO(bytes(damaged)), path="some/file", instant="x") <= 3
     except CorruptTableError as error:
         assert error.path == "some/file"
 

@@ -6,7 +6,7 @@ import pytest
 
 from fault_injection.exhaustive.explore import Explorer, explore
 from fault_injection.exhaustive.lives import Lives, Process, SmallWorld, no_memory
-from fault_injection.exhaustive.worlds import QUICK, SMALL
+from fault_injection.exhaustive.worlds import OF_THE_MODEL, QUICK, SMALL
 from fault_injection.simulation.bugs import BUGS, with_bug
 
 FOUND_IN = {
@@ -45,6 +45,7 @@ def test_a_small_world_is_gone_through_whole_and_gives_the_same_counts_again() -
 def test_nothing_is_wrong_anywhere_in_the_smallest_worlds(name: str) -> None:
     found = explore(QUICK[name].make)
     assert found.violation is None and found.complete
+    assert found.states >= OF_THE_MODEL.get(name, 0)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_two_thieves_of_one_expired_lock_do_not_both_get_it(storage: MemoryStora
     class Slow(MemoryStorage):
         """Has read the lock before the other thief took it."""
 
-        def read_versioned(self, path: str) -> tuple[bytes, str]:
+        def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
             return seen
 
         def stat(self, path: str) -> None:  # type: ignore[override]

@@ -309,7 +309,7 @@ def test_of_two_thieves_of_one_lock_one_gets_it(
     class Late(MemoryStorage):
         """Has read the lock before the other one took it."""
 
-        def read_versioned(self, path: str) -> tuple[bytes, str]:
+        def read_versioned(self, path: str, *, at_most: int | None = None) -> tuple[bytes, str]:
             return seen
 
     late = StorageLock(Late._of(storage._name, storage._space), clock=clock, hands=Turns())
