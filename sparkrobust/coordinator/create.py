@@ -123,11 +123,19 @@ def make_table(
     coordination: Coordination | None = None,
 ) -> tuple[HudiTable, bool]:
     """Make a table, or open the one that another writer made meanwhile; whether it was made here."""
-    values = new_properties(options)
+    wanted = new_properties(options)
     for folder in (HOODIE, TIMELINE, TEMP):
         storage.make_folder(folder)
-    made = create_properties(storage, values, clock)
-    return HudiTable.open(storage, clock, ids, coordination=coordination), made
+    values = create_properties(storage, wanted, clock)
+    if values is None:
+        return HudiTable.open(storage, clock, ids, coordination=coordination), False
+    table = HudiTable.of_properties(storage, values, clock, ids, coordination=coordination)
+    try:
+        table.reload()
+    except RobustWriteError:
+        forget_table(table)  # or the same call would find it the next time
+        raise
+    return table, True
 
 
 def refuse_contradictions(config: TableConfig, options: WriteOptions) -> None:

@@ -76,14 +76,14 @@ def _rendered(values: Mapping[str, str], comment: str, clock: Clock) -> bytes:
     return properties.render(values, (stamp, properties.comment_date(now)))
 
 
-def create_properties(storage: Storage, values: Mapping[str, str], clock: Clock) -> bool:
-    """Make the file; ``False`` if another writer has made the table meanwhile."""
+def create_properties(storage: Storage, values: Mapping[str, str], clock: Clock) -> Values | None:
+    """Make the file; what stands in it, ``None`` if another writer has made the table meanwhile."""
     whole = {**values, CHECKSUM: str(properties.table_checksum(values))}
     try:
         storage.put_if_absent(PROPERTIES, _rendered(whole, "Properties saved on", clock))
     except AlreadyExistsError:
-        return False
-    return True
+        return None
+    return whole
 
 
 def update_properties(storage: Storage, change: Callable[[Values], Values], clock: Clock) -> Values:

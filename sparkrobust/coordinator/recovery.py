@@ -18,6 +18,7 @@ from sparkrobust.coordinator.history import UNREADABLE
 from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import (
     finish_decided,
+    left_to_the_next_write,
     pending_targets,
     roll_back,
     roll_back_failed_writes,
@@ -31,6 +32,8 @@ from sparkrobust.core.lock_name import options_for
 from sparkrobust.core.names import WRITE_ID, heartbeat_file
 from sparkrobust.core.outcome import WriteResult
 from sparkrobust.errors import (
+    CommitOutcome,
+    CommitUnknownError,
     ConflictError,
     CorruptTableError,
     FencedError,
@@ -190,26 +193,60 @@ def earlier_result(table: HudiTable, write_id: str, operation: str) -> WriteResu
     CorruptTableError
         It may have been archived, and the archived timeline can't be read.
     """
+    committed = _committed_now(table, write_id)
+    try:
+        if committed is not None:
+            table.reload()
+        done = find_write(table, write_id)
+        return None if done is None else result_of(table, done, operation)
+    except Exception as error:
+        if committed is None:
+            raise
+        raise result_unread(table, committed, error) from error
+
+
+def _committed_now(table: HudiTable, write_id: str) -> InstantTime | None:
+    """The instant of a write with this id that was left pending, and is committed by this call."""
     pending = {instant.time for instant in table.timeline.pending}
     for folder in control_folders(table.storage):
         control = Control(table, folder)
         gate = control.gate() if folder.instant in pending else None
-        is_it = gate is not None and gate.terms.extra.get(WRITE_ID) == write_id
-        if is_it and (finish_decided(table, [control]) or _completed(table, control)):
-            table.reload()
-    done = find_write(table, write_id)
-    return None if done is None else result_of(table, done, operation)
+        if gate is None or gate.terms.extra.get(WRITE_ID) != write_id:
+            continue
+        try:
+            if finish_decided(table, [control]) or _completed(table, control):
+                return folder.instant
+        except RobustWriteError as error:
+            error.outcome = CommitOutcome.UNKNOWN  # it is this write, and others may still finish it
+            raise
+    return None
 
 
-def result_of(table: HudiTable, done: CompletedWrite, operation: str) -> WriteResult:
-    """The result of a write that another run has committed; what it says lasts longer than its instant."""
+def result_unread(table: HudiTable, time: InstantTime, error: Exception) -> CommitUnknownError:
+    """What is said of a write that is durable, and whose result can't be read: not that it failed."""
+    return CommitUnknownError(
+        f"another driver has committed the write {time}; its result can't be read: {error}",
+        instant=time,
+        path=table.storage.url,
+        hint="it is durable if the timeline still has it: look there before you write it again",
+    )
+
+
+def result_of(table: HudiTable, done: CompletedWrite, operation: str, *, earlier: bool = True) -> WriteResult:
+    """The result of a write that another driver has committed; what it says lasts longer than its instant.
+
+    Parameters
+    ----------
+    earlier
+        By an earlier run of the same job.
+    """
     return WriteResult.of_stats(
         list(done.metadata.write_stats),
         path=table.storage.url,
         operation=operation,
         instant=done.instant.time,
         completion=done.instant.completion,
-        earlier=True,
+        earlier=earlier,
     )
 
 
@@ -238,7 +275,8 @@ def _completed(table: HudiTable, control: Control) -> bool:
         if error.kind == LOCK_LOST:
             raise
         return False
-    transaction.clean_up()
+    with left_to_the_next_write():
+        transaction.clean_up()
     return True
 
 

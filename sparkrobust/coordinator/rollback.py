@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sparkrobust.coordinator.conflicts import refuse_while_restoring
@@ -48,6 +48,7 @@ from sparkrobust.errors import (
     ConflictError,
     CorruptTableError,
     FencedError,
+    RobustWriteError,
     UnsupportedTableError,
 )
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan, RollbackRequest
@@ -202,9 +203,19 @@ def finish_decided(table: HudiTable, controls: Iterable[Control]) -> bool:
             ending = roll_forward(table, control, decided)
         if ending is Ending.DURABLE:
             table.reload()
-            tidy_up(table, control, decided)
+            with left_to_the_next_write():
+                tidy_up(table, control, decided)
             return True
     return False
+
+
+@contextlib.contextmanager
+def left_to_the_next_write() -> Iterator[None]:
+    """A write is durable: what of it can't be tidied up now is swept by the next one."""
+    try:
+        yield
+    except RobustWriteError as error:
+        _log.warning("committed, but not cleaned up: %s", error)
 
 
 def _sweep(table: HudiTable) -> None:

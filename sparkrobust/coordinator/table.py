@@ -5,7 +5,7 @@ What is read here is what any reader may rely on; nothing of a write is in this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -84,16 +84,30 @@ class HudiTable:
                 path=storage.url,
                 hint="the first write makes one: give it hoodie.table.name and the key field",
             )
-        table = cls(
+        values = read_properties(storage, clock or Clock())
+        table = cls.of_properties(storage, values, clock, ids, hands, coordination)
+        table.reload()
+        return table
+
+    @classmethod
+    def of_properties(
+        cls,
+        storage: Storage,
+        values: Mapping[str, str],
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        hands: Hands | None = None,
+        coordination: Coordination | None = None,
+    ) -> HudiTable:
+        """The table that has these properties, its timeline not looked at yet."""
+        return cls(
             storage=storage,
-            config=TableConfig.of(read_properties(storage, clock or Clock()), path=PROPERTIES),
+            config=TableConfig.of(values, path=PROPERTIES),
             coordination=coordination or Coordination(lock=InProcessLock(storage.url, clock, ids)),
             clock=clock or Clock(),
             ids=ids or Ids(),
             hands=hands or Hands(),
         )
-        table.reload()
-        return table
 
     @property
     def lock_name(self) -> str:

@@ -8,11 +8,12 @@ over Spark Connect too.  What Python functions do, nobody can see.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
+from threading import Lock
 
 from pyspark.sql import DataFrame
+
+from sparkrobust.world import Ids
 
 _SHUFFLE = re.compile(r"\bExchange (?!SinglePartition)")
 _BY_CHANCE = re.compile(
@@ -20,8 +21,17 @@ _BY_CHANCE = re.compile(
     r"|RoundRobinPartitioning|\b(?:Global|Local|Collect)Limit\b|\bSample\b",
     re.IGNORECASE,
 )
+_BY_ORDER = re.compile(
+    # Which of several rows comes first after a shuffle depends on which of its blocks was fetched first.
+    r"\b(?:first|last|any_value|first_value|last_value|nth_value|max_by|min_by|mode"
+    r"|collect_list|collect_set|listagg|row_number|ntile|lag|lead)\(",
+    re.IGNORECASE,
+)
 _FIELDS_SHOWN = "spark.sql.debug.maxToStringFields"
 _ALL = "100000"
+_IDS = Ids()
+_one_at_a_time = Lock()
+"""What a plan shows is a setting of the session, which several threads may write with."""
 
 
 def may_change(frame: DataFrame) -> bool:
@@ -29,20 +39,24 @@ def may_change(frame: DataFrame) -> bool:
     lines = _plan(frame).splitlines()
     shuffles = [number for number, line in enumerate(lines) if _SHUFFLE.search(line)]
     # What feeds a shuffle stands below it.
-    return bool(shuffles) and any(_BY_CHANCE.search(line) for line in lines[shuffles[0] :])
+    below = lines[shuffles[0] :] if shuffles else []
+    return any(_BY_CHANCE.search(line) or _BY_ORDER.search(line) for line in below)
 
 
 def _plan(frame: DataFrame) -> str:
-    conf = frame.sparkSession.conf
-    before = conf.get(_FIELDS_SHOWN, None)
-    conf.set(_FIELDS_SHOWN, _ALL)
-    try:
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            frame.explain()
-        return text.getvalue()
-    finally:
-        if before is None:
-            conf.unset(_FIELDS_SHOWN)
-        else:
-            conf.set(_FIELDS_SHOWN, before)
+    # ``explain`` would print it, and whatever other threads print meanwhile would be taken for a part of it.
+    spark, view = frame.sparkSession, f"sparkrobust_{_IDS.nonce()}"
+    with _one_at_a_time:
+        before = spark.conf.get(_FIELDS_SHOWN, None)
+        spark.conf.set(_FIELDS_SHOWN, _ALL)
+        try:
+            frame.createTempView(view)
+            try:
+                return str(spark.sql(f"EXPLAIN SELECT * FROM {view}").collect()[0][0])
+            finally:
+                spark.catalog.dropTempView(view)
+        finally:
+            if before is None:
+                spark.conf.unset(_FIELDS_SHOWN)
+            else:
+                spark.conf.set(_FIELDS_SHOWN, before)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from sparkrobust.core.outcome import tell_committed
+from sparkrobust.errors import OperationCancelled
 from sparkrobust.spark.frames import is_remote
 from sparkrobust.storage.patience import Patience
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # a client of Spark Connect alone has none of these
     from pyspark import SparkJobInfo, StatusTracker
 
 _THAT_WAIT = (signal.SIGINT, signal.SIGTERM)
+_TOLD = ("outcome", "path", "instant")
 _Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
@@ -72,16 +74,27 @@ class Interrupts:
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *trace: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if kind is None and self._late:
-            # Too late to stop the write, which is durable; the application gets it now.
+        if isinstance(error, KeyboardInterrupt):
+            # It came when all was over but for what the block itself ends with.
+            self._tell(error, error.__context__)
+        elif self._late and not isinstance(error, OperationCancelled):
+            # Too late to stop the write, which has ended by itself; the application gets it now.
             try:
                 signal.raise_signal(self._late[0])
             except BaseException as interrupt:
-                tell_committed(interrupt, path=self._path)
-                raise
+                self._tell(interrupt, error)
+                raise interrupt from error
+
+    def _tell(self, interrupt: BaseException, error: BaseException | None) -> None:
+        """Have it say how the write has ended, as the error did that it takes the place of."""
+        if self.too_late:
+            tell_committed(interrupt, path=self._path)
+        elif error is not None and error is not self._earlier:
+            said = vars(error)
+            vars(interrupt).update({name: said[name] for name in _TOLD if name in said})
 
     def behind(self, error: BaseException) -> KeyboardInterrupt | None:
         """What interrupted the block, if that led to the error: Spark may fail while it is interrupted."""

@@ -20,7 +20,7 @@ from sparkrobust import __version__, errors
 from sparkrobust.coordinator.ending import end
 from sparkrobust.coordinator.leftovers import attempts_besides
 from sparkrobust.coordinator.planned import overtaken
-from sparkrobust.coordinator.recovery import result_of
+from sparkrobust.coordinator.recovery import result_of, result_unread
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier
 from sparkrobust.core.conflicts import FileGroup
@@ -151,15 +151,10 @@ class WriteRun:
         table, done = self.intent.table, transaction.done
         assert done is not None
         try:
-            return result_of(table, table.completed(done), self.intent.options.operation.value)
+            operation = self.intent.options.operation.value
+            return result_of(table, table.completed(done), operation, earlier=False)
         except Exception as error:
-            # It is durable: nothing may say of it that it failed.
-            raise errors.CommitUnknownError(
-                f"another driver has committed the write {done.time}; its result can't be read: {error}",
-                instant=done.time,
-                path=table.storage.url,
-                hint="it is durable if the timeline still has it: look there before you write it again",
-            ) from error
+            raise result_unread(table, done.time, error) from error
 
     def _terms(self, incoming: Incoming) -> Terms:
         intent = self.intent

@@ -152,11 +152,11 @@ class Watch:
         if seconds < _QUIET_SECONDS:
             return
         done = self._count(seconds)
-        with self._guard:
+        stand = Stand(what=self._what, step=self._step, seconds=seconds, done=done, slots=self._slots)
+        # Where it is shown may be closed by now, or be no whole stream: that is no matter of the write.
+        with self._guard, suppress(Exception):
             if not self._over:
-                self._view.show(
-                    Stand(what=self._what, step=self._step, seconds=seconds, done=done, slots=self._slots)
-                )
+                self._view.show(stand)
 
     def _count(self, seconds: float) -> int | None:
         folder = self._folder
@@ -200,11 +200,19 @@ def view_for(spark: SparkSession, chosen: Progress) -> View | None:
         return None
     if "ipykernel" in sys.modules:
         return Lines(sys.stdout)
-    if sys.stderr is not None and sys.stderr.isatty() and not _spark_draws(spark):
+    if _is_terminal(sys.stderr) and not _spark_draws(spark):
         with suppress(ImportError):
             return Bar(sys.stderr)
         return Lines(sys.stderr)
     return Lines(sys.stderr) if chosen is Progress.ON else Lines(None)
+
+
+def _is_terminal(stream: object) -> bool:
+    """Whether it is one; what an application has put in place of a stream may know no such question."""
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except Exception:
+        return False
 
 
 def _spark_draws(spark: SparkSession) -> bool:

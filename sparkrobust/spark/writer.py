@@ -36,6 +36,7 @@ from sparkrobust.errors import (
     InvalidOptionError,
     OperationCancelled,
     RobustWriteError,
+    TableNotFoundError,
 )
 from sparkrobust.formats.schema import TableSchema
 from sparkrobust.options import Given, Mode, Operation, WriteOptions, parse
@@ -141,7 +142,7 @@ class Writer:
             Spark's own, or the pipeline's: nothing of the write is part of the table.  If one was begun, the
             error has been given an ``outcome``, too.
         KeyboardInterrupt
-            Ctrl-C came too late: the write is durable, and ``outcome`` says so.
+            Ctrl-C came too late to stop the write; ``outcome`` says whether it is durable, or had failed.
         """
         if format is not None:
             self.format(format)
@@ -211,12 +212,7 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
     clock, ids = Clock(), Ids()
     coordination = coordination_of(options, storage, clock, ids)
     there = is_made(storage)
-    if there:
-        done = _done_before(storage, options, mode, clock, ids, coordination)
-        if done is not None:
-            return done
-    if options.operation is Operation.DELETE and mode != "append":
-        raise InvalidInputError('a delete works on the rows of a table: say mode("append")')
+    done_before = partial(_done_before, storage, options, mode, clock, ids, coordination)
     group = f"sparkrobust-{ids.nonce()}"
     what = f"{options.operation.value} into {storage.url}"
     with (
@@ -225,15 +221,22 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
         watching(df.sparkSession, options.progress, what, storage, clock, Hands()),
     ):
         try:
+            done = _decided(done_before, interrupts) if there else None
+            if done is not None:
+                return done
+            if options.operation is Operation.DELETE:
+                _look_at_delete(storage, mode, there=there)
             if there:
                 table, made = HudiTable.open(storage, clock, ids, coordination=coordination), False
             else:
-                table, made = _make_table(df, storage, options, clock, ids, coordination)
+                with interrupts.undisturbed():
+                    table, made = _make_table(df, storage, options, clock, ids, coordination)
                 # The mode speaks of a table that another writer was faster to make, too.
-                done = None if made else _done_before(storage, options, mode, clock, ids, coordination)
+                done = None if made else _decided(done_before, interrupts)
                 if done is not None:
                     return done
             try:
+                interrupts.give_in()
                 replacing = not made and mode == "overwrite"
                 into_table = partial(_into_table, df, table, options, jobs, interrupts, replacing=replacing)
                 return _until_no_conflict(into_table, table, options)
@@ -259,6 +262,27 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                 path=storage.url,
                 instant=getattr(error, "instant", None),
             ) from error
+
+
+def _look_at_delete(storage: Storage, mode: str, *, there: bool) -> None:
+    if mode != "append":
+        raise InvalidInputError('a delete works on the rows of a table: say mode("append")')
+    if not there:
+        raise TableNotFoundError(
+            f"there is no Hudi table at {storage.url} to delete rows from",
+            path=storage.url,
+            hint="look at the path",
+        )
+
+
+def _decided(done_before: Callable[[], WriteResult | None], interrupts: Interrupts) -> WriteResult | None:
+    """What ``done_before`` says; it may end the write of an earlier run, which is not to be cut."""
+    with interrupts.undisturbed():
+        done = done_before()
+        interrupts.too_late = done is not None and done.earlier
+    if not interrupts.too_late:
+        interrupts.give_in()
+    return done
 
 
 def _done_before(
@@ -344,6 +368,7 @@ def _into_table(
     # First of all, since a replacing write that failed may have left its own properties.
     with interrupts.undisturbed():
         rolled_back = roll_back_failed_writes(table)
+    interrupts.give_in()
     values = overwriting_properties(table.config, options) if replacing else None
     if values is None:
         refuse_contradictions(table.config, options)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sparkrobust.coordinator.transaction import Transaction
@@ -17,6 +19,7 @@ from tests.interop.tables import options
 from tests.spark.tables import Subject, frame, leftovers
 from tests.spark.test_failures import OnceThenOthers
 
+SHOWN = "spark.sql.debug.maxToStringFields"
 PIN = "hoodie.write.robust.pin.input"
 
 
@@ -24,6 +27,12 @@ def wide(df: DataFrame) -> DataFrame:
     """More columns than Spark shows of a plan, the one that matters last."""
     more = [F.col("id").alias(f"c{number}") for number in range(60)]
     return df.select(*more, F.rand().alias("x")).repartition(3, "x")
+
+
+def newest(df: DataFrame) -> DataFrame:
+    """By a number that two rows of a key may have in common."""
+    turn = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("ts")))
+    return df.withColumn("turn", turn).where("turn = 1").repartition(3, "region")
 
 
 PLANS: dict[str, tuple[bool, Callable[[DataFrame], DataFrame]]] = {
@@ -37,6 +46,16 @@ PLANS: dict[str, tuple[bool, Callable[[DataFrame], DataFrame]]] = {
     "a new id below a shuffle": (True, lambda df: df.withColumn("u", F.expr("uuid()")).repartition(3, "u")),
     "some rows, whichever": (True, lambda df: df.repartition(3, "id").limit(5).repartition(2, "id")),
     "hidden behind many columns": (True, wide),
+    "one row of each key": (False, lambda df: df.dropDuplicates(["id"])),
+    "one row of each key, sent elsewhere": (
+        True,
+        lambda df: df.dropDuplicates(["id"]).repartition(3, "region"),
+    ),
+    "the newest row of each key, sent elsewhere": (True, newest),
+    "the largest of each key, sent elsewhere": (
+        False,
+        lambda df: df.groupBy("id").agg(F.max("ts").alias("ts")).repartition(3, "ts"),
+    ),
 }
 
 
@@ -48,6 +67,21 @@ def test_a_plan_that_goes_by_chance_below_a_shuffle_may_change(
     # From a file: rows that stand in the plan are worked off while it is made.
     frame(spark, [(i, "n", 1, "eu") for i in range(10)]).write.parquet(str(tmp_path / "rows"))
     assert may_change(made(spark.read.parquet(str(tmp_path / "rows")))) is changes
+
+
+def test_plans_that_are_looked_at_at_once_are_each_its_own_and_leave_no_trace(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame(spark, [(i, "n", 1, "eu") for i in range(10)]).write.parquet(str(tmp_path / "rows"))
+    rows, out = spark.read.parquet(str(tmp_path / "rows")), sys.stdout
+    shown = spark.conf.get(SHOWN, None)
+    frames = [wide(rows) if number % 2 else rows for number in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(may_change, frames * 3))
+    assert found == [False, True] * 12
+    assert sys.stdout is out and capsys.readouterr().out == ""
+    assert spark.conf.get(SHOWN, None) == shown
+    assert [view.name for view in spark.catalog.listTables() if view.name.startswith("sparkrobust")] == []
 
 
 @pytest.mark.parametrize("mode", ["NONE", "PARTITION_SORT"])

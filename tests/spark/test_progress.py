@@ -195,6 +195,35 @@ def test_the_view_is_the_one_that_its_user_would_look_at(
         assert view._stream is stream
 
 
+class Log:
+    """What applications put in place of a stream, to have all of it in their log."""
+
+    def write(self, text: str) -> None:
+        raise ValueError("I/O operation on closed file")
+
+    def flush(self) -> None:
+        raise ValueError("I/O operation on closed file")
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("chosen", [Progress.AUTO, Progress.ON])
+@pytest.mark.parametrize("stream", [Log(), closed(), None], ids=["no stream", "closed", "none"])
+def test_a_write_succeeds_whatever_stands_where_it_would_be_shown(
+    stream: Any, chosen: Progress, spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_TICK_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "stderr", stream)
+    subject = Subject(spark, table, options())
+    rows = [(1, "a", 1, "eu")]
+    assert subject.write("insert", rows, {"hoodie.write.robust.progress": chosen.value}).inserted == 1
+
+
 def test_a_write_tells_its_steps_and_shows_them_where_that_is_wanted(
     spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
