@@ -99,8 +99,9 @@ FAULTS: tuple[FaultClass, ...] = (
         name="the input gives other rows when a part of it is made again",
         where="bulk_insert, below a shuffle",
         verdict=Verdict.SURVIVED,
-        then="where the plan goes by chance the rows are stored before they are written, and refused if a "
-        "part of them was made again meanwhile (IndeterminateInputError); or they are counted",
+        then="where the plan goes by chance or by the order of rows, they are stored before they are "
+        "written, and refused if a part of them was made again meanwhile (IndeterminateInputError); or they "
+        "are counted",
     ),
     FaultClass(
         name="the driver dies",

@@ -151,7 +151,8 @@ WRITE_OPTIONS = (
         words=v.PinInput,
         default=v.PinInput.AUTO,
         doc="a bulk insert whose rows may be others when Spark makes a part of them again: store them in the "
-        "table's folder first, where the plan goes by chance below a shuffle; count them twice; neither",
+        "table's folder first, where the plan goes by chance or by the order of rows below a shuffle; "
+        "count them twice; neither",
     ),
     Option(
         key="hoodie.write.robust.write.id",
