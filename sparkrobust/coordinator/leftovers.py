@@ -31,14 +31,17 @@ def begin_markers(storage: Storage, instant: str) -> Iterator[tuple[str, MarkerT
     names = files
     if MARKER_LISTS_SAY in files:
         # As Hudi's timeline server writes them: marks stand as lines in a few files.  Ours that no line
-        # can hold stand beside them.
-        lists = [name for name in files if name.startswith(MARKER_LIST) and name != MARKER_LISTS_SAY]
-        names = [line for name in lists for line in _text(storage, f"{folder}/{name}").split("\n")]
-        names += [name for name in files if "/" in name]
+        # can hold stand beside them, and no list has the name of a mark.
+        lists = [name for name in files if _is_list(name)]
+        names = files + [line for name in lists for line in _text(storage, f"{folder}/{name}").split("\n")]
     for name in names:
         mark = parse_begin_marker(name)
         if mark is not None:
             yield mark
+
+
+def _is_list(name: str) -> bool:
+    return name.startswith(MARKER_LIST) and name != MARKER_LISTS_SAY and "/" not in name
 
 
 def attempts_besides(storage: Storage, instant: str, known: Set[str]) -> int:

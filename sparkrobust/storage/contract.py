@@ -208,12 +208,16 @@ class Storage(ABC):
         """Prepare a folder for :meth:`mark`.  Only drivers call it."""
         self.make_folder(folder)
 
-    def mark(self, path: str, data: bytes, *, under: str) -> None:
+    def mark(self, path: str, data: bytes, *, under: str, durable: bool = False) -> None:
         """Put a begin marker for who cleans up: as ``make_folder`` of its folder, then ``put_if_absent``.
 
-        It need not be durable when this returns, since it only tells what may be there later: a store
-        that can do it in less time does, and one that can has it as a line in a list, as Hudi's
-        timeline server writes them.
+        A store that can has it as a line in a list, as Hudi's timeline server writes them.
+
+        Parameters
+        ----------
+        durable
+            It has to be when this returns.  It need not be where it only tells what may be there later: a
+            store that can do it in less time then does.
         """
         self.make_folder(path.rpartition("/")[0], under=under)
         self.put_if_absent(path, data)

@@ -9,11 +9,11 @@ no wrapper, as it finds the files where they are to be.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sparkrobust.core.names import HOODIE
-from sparkrobust.storage.contract import FileInfo, Look, StagedFile, StagedWriter, Staging, Storage
+from sparkrobust.storage.contract import Ended, FileInfo, Look, StagedFile, StagedWriter, Staging, Storage
 
 
 class DirectStorage(Storage):
@@ -42,6 +42,10 @@ class DirectStorage(Storage):
             self._inner.delete(token)
         else:
             self._inner.discard(token)
+
+    def mark(self, path: str, data: bytes, *, under: str, durable: bool = False) -> None:
+        # What it tells of is visible as soon as it is there.
+        self._inner.mark(path, data, under=under, durable=True)
 
     # -- as the store beneath does it ------------------------------------------------------------
 
@@ -75,6 +79,9 @@ class DirectStorage(Storage):
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._inner.put_if_absent(path, data)
 
+    def make_marks(self, folder: str) -> None:
+        self._inner.make_marks(folder)
+
     def put(self, path: str, data: bytes) -> None:
         self._inner.put(path, data)
 
@@ -104,6 +111,14 @@ class DirectStorage(Storage):
 
     def publish(self, staged: StagedFile) -> None:
         self._inner.publish(staged)
+
+    def publish_all(self, staged: Iterable[StagedFile]) -> None:
+        self._inner.publish_all(staged)
+
+    def publish_last(
+        self, staged: StagedFile, look: Callable[[], Ended | None], *, alone: bool = False
+    ) -> Ended | None:
+        return self._inner.publish_last(staged, look, alone=alone)
 
 
 class _DirectWriter(StagedWriter):

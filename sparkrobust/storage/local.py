@@ -220,13 +220,13 @@ class LocalStorage(Storage):
         with translated("prepare", self._full(folder)):
             local_marks.say_that_they_are_listed(self._full(folder))
 
-    def mark(self, path: str, data: bytes, *, under: str) -> None:
+    def mark(self, path: str, data: bytes, *, under: str, durable: bool = False) -> None:
         name = checked(path)[len(under) + 1 :]
         if data or not local_marks.may_be_listed(name):
-            super().mark(path, data, under=under)
+            super().mark(path, data, under=under, durable=durable)
             return
         with translated("mark in", self._full(under)):
-            local_marks.add(self._full(under), name)
+            local_marks.add(self._full(under), name, durable=durable)
 
     def put(self, path: str, data: bytes) -> None:
         full = self._full(path)

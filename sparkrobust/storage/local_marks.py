@@ -26,9 +26,10 @@ def may_be_listed(mark: str) -> bool:
     return "\n" not in mark and "\r" not in mark
 
 
-def add(folder: str, mark: str) -> None:
+def add(folder: str, mark: str, *, durable: bool) -> None:
     """Put a mark into this thread's own list, into which nobody else writes."""
-    posix.append(f"{folder}/{MARKER_LIST}{_number_of(os.getpid(), get_ident())}", f"{mark}\n".encode())
+    tells = f"{folder}/{MARKER_LIST}{_number_of(os.getpid(), get_ident())}"
+    posix.append(tells, f"{mark}\n".encode(), durable=durable)
 
 
 @functools.cache

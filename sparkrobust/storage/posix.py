@@ -227,13 +227,17 @@ def _create_nameless(path: str, data: bytes) -> bool:
         os.close(descriptor)
 
 
-def append(path: str, data: bytes) -> None:
+def append(path: str, data: bytes, *, durable: bool) -> None:
     """Add to a file, which is made if there is none and which nobody else writes: all of it, or nothing."""
     descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     try:
         before = os.fstat(descriptor).st_size
         try:
             write_all(descriptor, data)
+            if durable:
+                os.fsync(descriptor)
+                if not before:
+                    sync_folder(os.path.dirname(path))
         except BaseException:
             os.ftruncate(descriptor, before)
             raise

@@ -57,7 +57,8 @@ class WritingCases(StorageCases):
         storage.make_marks("marks")
         names = {f"p={number % 3}/{number}.parquet.marker.CREATE" for number in range(10)}
         for name in names:
-            (storage if "1" in name else second).mark(f"marks/{name}", b"", under="marks")
+            handle, durable = storage if "1" in name else second, "/2" in name
+            handle.mark(f"marks/{name}", b"", under="marks", durable=durable)
         found = {info.path.removeprefix("marks/") for info in second.walk("marks")}
         if MARKER_LISTS_SAY in found:
             assert second.read(f"marks/{MARKER_LISTS_SAY}") == MARKERS_ARE_LISTED

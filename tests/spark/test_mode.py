@@ -10,10 +10,13 @@ from pyspark.sql import SparkSession
 
 import sparkrobust as sr
 from fault_injection.spark import plain_reader
+from sparkrobust import probe
 from sparkrobust.core.guarantees import Promise
+from sparkrobust.probe import Point
 from sparkrobust.storage.local import LocalStorage
 from tests.interop.driver import patched
 from tests.interop.tables import OPERATION, options
+from tests.moments import at
 from tests.spark.tables import DRIVER_BYTES, frame
 
 MODE = "hoodie.write.robust.mode"
@@ -73,6 +76,26 @@ def test_a_write_in_mode_direct_that_fails_or_dies_is_undone_and_a_decided_one_f
         write(spark, table, "upsert", [(1, "a4", 8, "eu")])
     write(spark, table, "upsert", [(2, "b2", 6, "us")], mode="auto")
     assert names(table) == {1: "a4", 2: "b2"} and left(table) == []
+
+
+def test_rows_of_a_failed_write_in_mode_direct_are_no_data_of_a_table_without_partitions_either(
+    spark: SparkSession, table: Path
+) -> None:
+    def write(operation: str, rows: list[tuple[object, ...]]) -> sr.WriteResult:
+        chosen = {**options(partitions=""), OPERATION: operation, DRIVER_BYTES: "0", MODE: "direct"}
+        return sr.write(frame(spark, rows)).options(**chosen).mode("append").save(str(table))
+
+    def breaks() -> None:
+        assert len([*table.glob("*.parquet")]) > 1  # visible, and of no commit
+        raise ZeroDivisionError
+
+    write("upsert", [(1, "a", 5, "eu")])
+    with pytest.raises(ZeroDivisionError), probe.listening(at(Point.STAGE_ENDED, breaks)):
+        write("bulk_insert", [(1, "doubled", 6, "eu"), (7, "never", 6, "eu")])
+    write("upsert", [(2, "b", 5, "eu")])
+    rows = [row["name"] for row in plain_reader.snapshot(table)]
+    assert sorted(rows) == ["a", "b"] and left(table) == []
+    assert sorted(row["name"] for row in sr.read(spark).load(str(table)).collect()) == ["a", "b"]
 
 
 def test_copy_where_the_store_does_better_is_refused_and_says_what_auto_does(

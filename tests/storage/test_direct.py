@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -91,3 +92,31 @@ def test_all_else_is_what_the_store_beneath_does(inner: Storage, direct: Storage
     direct.delete("a/one")
     direct.delete_tree("a")
     assert inner.list("a")[0] == []
+
+
+def test_nothing_that_a_store_may_do_better_is_done_by_the_contracts_own_way() -> None:
+    asked = {name for name in vars(Storage) if not name.startswith("_")}
+    assert asked <= vars(DirectStorage).keys()
+
+
+def test_a_begin_marker_is_durable_before_its_file_can_be_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, synced, fsync = LocalStorage(str(tmp_path / "table")), set[str](), os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    storage.make_marks("marks")
+    monkeypatch.setattr(os, "fsync", watched)
+    storage.mark("marks/f.parquet.marker.CREATE", b"", under="marks")
+    assert synced == set()
+    folder = tmp_path / "table" / "marks"
+    (tells,) = folder.glob("MARKERS[0-9]*")
+    tells.unlink()
+    DirectStorage(storage).mark("marks/g.parquet.marker.CREATE", b"", under="marks")
+    assert synced == {str(tells), str(folder)}
+    synced.clear()
+    DirectStorage(storage).mark("marks/h.parquet.marker.CREATE", b"", under="marks")
+    assert synced == {str(tells)}

@@ -425,6 +425,16 @@ def test_a_mark_that_no_line_can_hold_is_a_file_beside_the_lists(storage: LocalS
     assert {path for path, _ in begin_markers(storage, "2")} == paths
 
 
+def test_a_mark_that_is_a_file_beside_the_lists_counts_whatever_its_name(storage: LocalStorage) -> None:
+    storage.make_marks(".hoodie/.temp/2")
+    paths = {"p=1/a.parquet", "MARKERS1/b.parquet", "d.parquet"}
+    for path in paths:
+        mark = begin_marker("2", path, MarkerType.CREATE)
+        storage.make_folder(mark.rpartition("/")[0])
+        storage.put_if_absent(mark, b"")
+    assert {path for path, _ in begin_markers(storage, "2")} == paths
+
+
 def test_a_mark_for_which_the_disk_has_too_little_room_leaves_no_half_of_itself(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
