@@ -29,7 +29,7 @@ from sparkrobust.coordinator.conflicts import (
     table_changed,
 )
 from sparkrobust.coordinator.history import archived_writes
-from sparkrobust.coordinator.table import HudiTable
+from sparkrobust.coordinator.table import ARCHIVED, HudiTable
 from sparkrobust.core.conflicts import work_of
 from sparkrobust.core.instant import Instant, InstantTime
 from sparkrobust.core.markers import Terms
@@ -123,6 +123,10 @@ def overtaken(table: HudiTable, seen: AbstractSet[InstantTime], gone: FileGoneEr
     seen
         The completed writes that it was planned with.
     """
+    if gone.kind == ARCHIVED:
+        return ConflictError(
+            f"the timeline has moved on since this write was planned: {gone}", path=gone.path, hint=TRY_AGAIN
+        )
     with suppress(RobustWriteError):  # who can't look says what he knows
         table.reload()
         timeline = table.timeline

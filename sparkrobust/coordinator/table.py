@@ -5,10 +5,11 @@ What is read here is what any reader may rely on; nothing of a write is in this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from sparkrobust.coordinator.coordination import Coordination
 from sparkrobust.coordinator.foreign import kind_of_foreign_table
@@ -16,7 +17,14 @@ from sparkrobust.coordinator.properties import read_properties
 from sparkrobust.core.conflicts import Work, work_of
 from sparkrobust.core.instant import Action, Instant, State
 from sparkrobust.core.lock_name import name_of_lock
-from sparkrobust.core.names import HOODIE, PARTITION_METADATA, PROPERTIES, TIMELINE, instant_file
+from sparkrobust.core.names import (
+    HOODIE,
+    PARTITION_METADATA,
+    PROPERTIES,
+    TIMELINE,
+    instant_file,
+    parse_instant_file,
+)
 from sparkrobust.core.table_config import TableConfig
 from sparkrobust.core.timeline import Timeline
 from sparkrobust.core.view import BaseFile, Replaced, latest_base_files
@@ -35,7 +43,10 @@ from sparkrobust.storage.contract import Look, NotFoundError, Storage
 from sparkrobust.storage.locks import InProcessLock
 from sparkrobust.world import Clock, Hands, Ids
 
+ARCHIVED = "archived-meanwhile"
+"""The kind of an error about a file whose instant has left the timeline: who looks anew does not miss it."""
 _LISTING_THREADS = 16
+_LOOKS = 5
 _COMMITS_HELD_AGAINST_LISTING = 100
 _MANY_NAMES = 1000
 """To list so many takes as long as much of what else is done under the lock."""
@@ -44,6 +55,7 @@ _MANY_NAMES = 1000
 _commits: Remembered[tuple[str, str], CommitMetadata] = Remembered(2048)
 """By table and path.  A table that is made anew at the same place has instants with other times."""
 
+Seen = TypeVar("Seen")
 Listing = dict[str, list[tuple[str, int]]]
 """Partition → name and size of every file in it."""
 
@@ -142,22 +154,47 @@ class HudiTable:
         """See the properties anew: another writer may have changed them."""
         self.config = TableConfig.of(read_properties(self.storage, self.clock), path=PROPERTIES)
 
+    def look_anew(self, look: Callable[[], Seen]) -> Seen:
+        """What a reader's look finds: once more where others archived or cleaned away what it was after."""
+        for _ in range(_LOOKS - 1):
+            before = self.timeline
+            try:
+                return look()
+            except FileGoneError:
+                self.reload_config()
+                self.reload()
+                if self.timeline == before:
+                    raise
+        return look()
+
     def read(self, path: str) -> bytes:
         """A file that the timeline says is there."""
         try:
             return self.storage.read(path)
         except NotFoundError as error:
+            if self._has_left_timeline(path):
+                told = f"{path} is gone: it was archived, or taken back, since the timeline was looked at"
+                raise FileGoneError(told, path=path, kind=ARCHIVED) from error
             raise CorruptTableError(f"{path} is gone, though the timeline listed it", path=path) from error
 
-    def requested(self, pending: Instant) -> bytes | None:
-        """The requested file of a pending instant; ``None`` if that has ended since the last reload.
+    def _has_left_timeline(self, path: str) -> bool:
+        instant = parse_instant_file(path.removeprefix(f"{TIMELINE}/"))
+        return instant is not None and self._as_of_now(instant) is None
 
-        The timeline stays as it is: who plans a write goes to the end by what was seen at first.
+    def _as_of_now(self, instant: Instant) -> Instant | None:
+        """What the timeline shows of an instant now; it itself stays as it is.
+
+        Who plans a write goes to the end by what was seen at first.
         """
+        now = Timeline.of_names(self.storage.look(TIMELINE).names)
+        return now.find(instant.time, instant.action)
+
+    def requested(self, pending: Instant) -> bytes | None:
+        """The requested file of a pending instant; ``None`` if that has ended since the last reload."""
         try:
             return self.read(_plan_path(pending))
         except CorruptTableError:
-            now = Timeline.of_names(self.storage.look(TIMELINE).names).find(pending.time, pending.action)
+            now = self._as_of_now(pending)
             if now is None or not now.pending:
                 return None
             raise

@@ -80,7 +80,7 @@ class Reader:
         for key in parsed.unknown:
             _log.warning("nobody knows the option %s", key)
         table = HudiTable.open(storage_for(str(target), parsed.storage))
-        return snapshot(self._spark, table)
+        return table.look_anew(lambda: snapshot(self._spark, table))
 
 
 def snapshot(spark: SparkSession, table: HudiTable) -> DataFrame:

@@ -47,7 +47,7 @@ class Table:
     def schema(self) -> StructType:
         """The rows' schema, without Hudi's meta columns."""
         self._table.reload()
-        known = self._table.schema()
+        known = self._table.look_anew(self._table.schema)
         if known is None:
             raise CorruptTableError(f"{self._table.storage.url} has no commit that tells its schema")
         return to_spark(known.arrow)
@@ -60,7 +60,7 @@ class Table:
     def files(self) -> list[BaseFile]:
         """The data files of the latest snapshot."""
         self._table.reload()
-        return self._table.base_files()
+        return self._table.look_anew(self._table.base_files)
 
     def guarantees(self, mode: str = "auto") -> Guarantees:
         """How writes to this table become visible, what they promise, and where that ends.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fault_injection.histories import Archiver, take_off_timeline
@@ -10,7 +12,8 @@ from sparkrobust.coordinator.recovery import Fate, recover
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import Action, Instant
-from sparkrobust.errors import ConflictError, FileGoneError
+from sparkrobust.core.names import instant_file
+from sparkrobust.errors import ConflictError, CorruptTableError, FileGoneError
 from sparkrobust.formats.commit_metadata import CommitMetadata
 from tests.coordinator.writers import writer
 from tests.coordinator.writes import begun, commit, data_files, dead, leftovers, opened, stage, terms
@@ -227,10 +230,52 @@ def test_a_commit_that_is_archived_just_before_it_is_read_is_a_conflict_and_no_c
         take_off_timeline(table.storage, instant)
         return real(table, instant)
 
-    # Nobody in this process has read it.
-    monkeypatch.setattr("sparkrobust.coordinator.table._commits.get", lambda place: None)
+    nobody_has_read(monkeypatch)
     monkeypatch.setattr(HudiTable, "commit", read)
     refused_to_begin(planner, {}, "may be archived")
+
+
+def nobody_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has just begun."""
+    monkeypatch.setattr("sparkrobust.coordinator.table._commits.get", lambda place: None)
+
+
+LOOKS: dict[str, Callable[[HudiTable], object]] = {
+    "files": lambda table: table.base_files(["p1"]),
+    "replaced": HudiTable.replaced,
+    "schema": HudiTable.schema_text,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_commit_that_was_archived_since_a_write_looked_at_the_timeline_is_a_conflict_and_no_corruption(
+    table: HudiTable, group: str, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    end(begun(writer(table), Action.REPLACE_COMMIT))
+    planner = writer(table)
+    commit(writer(table))
+    archive(table, *all_of(table)[:-1])
+    nobody_has_read(monkeypatch)
+    with pytest.raises(FileGoneError) as gone:
+        LOOKS[look](planner)
+    told = overtaken(planner, planner.timeline.completed_times, gone.value)
+    assert told is not None and told.outcome == "Conflicted" and "a retry helps" in str(told)
+    planner.reload()
+    LOOKS[look](planner)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_commit_that_is_gone_though_its_instant_is_still_shown_is_corruption(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    made = end(begun(table, Action.REPLACE_COMMIT))
+    assert made.done is not None
+    table.reload()
+    table.storage.delete(instant_file(made.done))
+    nobody_has_read(monkeypatch)
+    with pytest.raises(CorruptTableError, match="is gone") as corrupt:
+        LOOKS[look](table)
+    assert not isinstance(corrupt.value, FileGoneError) and corrupt.value.path == instant_file(made.done)
 
 
 # -- what is gone ------------------------------------------------------------------------------------------

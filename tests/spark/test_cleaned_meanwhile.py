@@ -1,8 +1,9 @@
-"""While Spark makes the rows of a write, others commit, and a cleaner takes older files away."""
+"""While Spark makes the rows of a write, others commit; older files are cleaned away, commits archived."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 
 import pytest
 
@@ -91,3 +92,62 @@ def test_a_file_that_is_gone_though_nobody_has_written_is_no_conflict(subject: S
     (subject.path / old).unlink()
     with pytest.raises(FileGoneError, match="eu/"):
         subject.write("upsert", LATE, {RETRIES: "1"})
+
+
+# -- what is archived ----------------------------------------------------------------------------------------
+
+
+def nobody_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has just begun."""
+    monkeypatch.setattr("sparkrobust.coordinator.table._commits.get", lambda place: None)
+
+
+def others_write_and_archive(subject: Subject) -> None:
+    """All that the table had told when somebody last looked is in the history now."""
+    subject.write("upsert", [(0, "other", 5, "eu")])
+    archive_all_but_the_newest(subject)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_write_whose_commits_were_archived_while_it_was_planned_tries_again_as_after_any_conflict(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    options = by_way(way, monkeypatch)
+    nobody_has_read(monkeypatch)
+    while_gathering(monkeypatch, lambda: others_write_and_archive(subject))
+    with pytest.raises(ConflictError, match="archived") as refused:
+        subject.write("upsert", LATE, options)
+    assert refused.value.outcome == "Conflicted" and "a retry helps" in str(refused.value)
+    assert subject.names()[0] == "other" and is_whole(subject)
+    while_gathering(monkeypatch, lambda: others_write_and_archive(subject))
+    assert subject.write("upsert", LATE, {**options, RETRIES: "1"}).retries == 1
+    assert subject.names() == WHOLE and is_whole(subject)
+
+
+@pytest.mark.parametrize("meanwhile", [others_write_and_archive, other_writes_and_cleans])
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_reads_while_commits_are_archived_or_files_cleaned_looks_again(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Subject], object], times: int
+) -> None:
+    todo: list[Callable[[Subject], object]] = []
+
+    def before(table: HudiTable, real: Callable[..., object], *given: object) -> object:
+        if todo:
+            action, left = todo.pop(), todo.copy()
+            todo.clear()  # what others do is not disturbed
+            action(subject)
+            todo.extend(left)
+        return real(table, *given)
+
+    nobody_has_read(monkeypatch)
+    for real in (HudiTable.listing, HudiTable.schema):
+        monkeypatch.setattr(HudiTable, real.__name__, partialmethod(before, real))
+    opened, load = sr.Table(str(subject.path)), sr.read(subject.spark).load
+    looks: list[Callable[[], object]] = [
+        lambda: sorted(map(str, load(str(subject.path)).collect())),
+        lambda: sorted(base.path for base in opened.files()),
+        lambda: opened.schema.names,
+    ]
+    for look in looks:
+        todo += [meanwhile] * times
+        assert (look(), todo) == (look(), [])
