@@ -27,14 +27,20 @@ def refuse_or_allow(table: HudiTable, *, may_drop: bool) -> None:
         )
 
 
-def drop(table: HudiTable) -> None:
-    """Drop the metadata table, if there is one."""
-    if not table.config.metadata_partitions:
-        return
+def refuse_or_drop(table: HudiTable, *, may_drop: bool) -> None:
+    """Under the table's lock: drop the metadata table, if there is one, or what is left of one."""
+    refuse_or_allow(table, may_drop=may_drop)
+    if may_drop:
+        _drop(table)
 
+
+def _drop(table: HudiTable) -> None:
     def forget(values: Values) -> Values:
         return {**values, METADATA_PARTITIONS: "", METADATA_PARTITIONS_INFLIGHT: ""}
 
-    update_properties(table.storage, forget, table.clock)
+    if table.config.metadata_partitions:
+        update_properties(table.storage, forget, table.clock)
+        table.reload_config()
+    # Also where the properties had named none: who dropped it may have come no further than to say so.
+    # It is none that Hudi is about to make, as it does that under the lock.
     table.storage.delete_tree(METADATA_TABLE)
-    table.reload_config()

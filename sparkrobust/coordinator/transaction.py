@@ -328,8 +328,7 @@ class Transaction:
         refuse_if_changed(table, plan, self.terms, stats, self._config)
         refuse_conflicts(table, plan)
         same_keys.refuse(plan)
-        metadata_table.refuse_or_allow(table, may_drop=self.terms.may_drop_metadata_table)
-        metadata_table.drop(table)
+        metadata_table.refuse_or_drop(table, may_drop=self.terms.may_drop_metadata_table)
         partitions = {stat.partition_path or "" for stat in stats}
         new = make_room(table, partitions, replacing=self.terms.replaces_table)
         completion = next_time(table.clock, table.config, max(table.timeline.newest_time, self.time))

@@ -368,6 +368,64 @@ def test_a_metadata_table_is_dropped_when_the_write_may_and_before_its_commit(ta
     assert len(table.timeline.completed_writes) == 1
 
 
+class FailsToDelete:
+    """A store that refuses the first deletion of a tree when it has deleted a part of it."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner, self.trees = inner, list[str]()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def delete_tree(self, folder: str) -> None:
+        self.trees.append(folder)
+        if len(self.trees) == 1:
+            self._inner.delete(min(info.path for info in self._inner.walk(folder)))
+            raise UnavailableError("503 SlowDown", path=folder)
+        self._inner.delete_tree(folder)
+
+
+def _partly_dropped(table: HudiTable) -> Storage:
+    """The store of a table whose metadata table is no more, but for files that lie there still."""
+    storage = table.storage
+    transaction = stopped(table, "staged", may_drop_metadata_table=True)
+    markers = transaction.finalize(1)
+    _give_metadata_table(table)
+    storage.put_if_absent(".hoodie/metadata/files/y", b"")
+    table.storage = FailsToDelete(storage)  # type: ignore[assignment]
+    with pytest.raises(UnavailableError, match="503"):
+        transaction.commit(markers)
+    assert transaction.abort("the store was away")
+    table.storage = storage
+    assert read_properties(storage, table.clock)["hoodie.table.metadata.partitions"] == ""
+    assert [info.path for info in storage.walk(".hoodie/metadata")] == [".hoodie/metadata/files/y"]
+    return storage
+
+
+def _write(table: HudiTable, **more: Any) -> None:
+    transaction = begun(table, **more)
+    stage(table, transaction)
+    transaction.commit(transaction.finalize(1))
+    transaction.clean_up()
+
+
+def test_of_a_metadata_table_that_was_dropped_in_part_the_next_write_that_may_drops_the_rest(
+    table: HudiTable,
+) -> None:
+    storage = _partly_dropped(table)
+    _write(table)
+    assert [*storage.walk(".hoodie/metadata")] != [], "it was not told that it may"
+    _write(table, may_drop_metadata_table=True)
+    assert [*storage.walk(".hoodie/metadata")] == []
+
+
+def test_a_write_that_may_not_drop_a_metadata_table_does_not_look_for_one(table: HudiTable) -> None:
+    table.storage = FailsToDelete(table.storage)  # type: ignore[assignment]
+    table.storage.trees.append("so that none fails")  # type: ignore[attr-defined]
+    _write(table)
+    assert ".hoodie/metadata" not in table.storage.trees  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("stop", STOPS)
 def test_the_properties_change_with_the_commit_of_an_overwrite_and_with_nothing_less(
     table: HudiTable, stop: str
