@@ -129,6 +129,25 @@ class Control:
                     found[slot] = self._sealed(CompletionMarker.parse(data, self.folder, slot))
         return found
 
+    def put_without_rows(self, slots: Iterable[int]) -> None:
+        """The completion markers of slots that no rows came to, unless an attempt has put one all the same.
+
+        Raises
+        ------
+        FencedError
+            Somebody gave the write up meanwhile.
+        """
+        folder = self.folder
+
+        def put(slot: int) -> bool:
+            marker = CompletionMarker.without_rows(slot)
+            return self._put(folder.completion(slot), marker.render(folder.nonce))
+
+        try:
+            list(self._table.hands.map(put, slots, most=_READERS))
+        except NotFoundError as error:
+            raise self._given_up() from error
+
     def _sealed(self, marker: CompletionMarker) -> CompletionMarker:
         folder = self.folder
         if not self.storage.staging.has_folders:

@@ -223,22 +223,27 @@ class Transaction:
         self._control = Control(self.table, folder)
         self._heartbeat = Heartbeat(self.table, folder.instant)
 
-    def finalize(self, slots: int) -> list[CompletionMarker]:
+    def finalize(self, slots: int, without_rows: Collection[int] = ()) -> list[CompletionMarker]:
         """Close the gate, and read what every slot came to that counts; no attempt writes from here on.
 
         Parameters
         ----------
         slots
             How many there are, those included that others were done in place of.
+        without_rows
+            Slots of which no task of the stage told, though each has ended, and which may have got no rows.
+            Only of counted rows, since only :meth:`compare` tells such a slot from one whose rows were lost.
 
         Raises
         ------
         IndeterminateInputError
-            A slot was not done, though the stage has ended: it got no rows.
+            Another slot was not done, though the stage has ended: it got no rows.
         """
         gate = replace(self._gate(slots), superseded=self._superseded)
         self._control.close_gate(gate)
         reached(Point.GATE_CLOSED, instant=self.time)
+        if self._counted:
+            self._control.put_without_rows(slot for slot in gate.standing if slot in without_rows)
         found = self._control.completions(gate.standing)
         missing = slots - len(gate.superseded) - len(found)
         if missing:

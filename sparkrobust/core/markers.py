@@ -3,7 +3,8 @@
 * The **gate** is open while it is there with the write's nonce: absent, unreadable or another one
   means closed.  A fence that is there only while it holds could be missing for the wrong reason.
 * A **completion marker** says that a slot is done, by which attempt, with which files.  Whoever
-  puts it first has won the slot; everybody else serves what it says.
+  puts it first has won the slot; everybody else serves what it says.  The driver puts the one of a
+  slot that no rows came to, which no task tells of.
 * The **finalize marker** is the driver's: from now on no attempt writes, and the slots are these.
 
 Completion markers are put if absent, whole and durable; none is ever replaced.
@@ -28,6 +29,7 @@ from sparkrobust.core.written import WrittenFile
 from sparkrobust.errors import IndeterminateInputError
 
 _ATTEMPT_LENGTH = 64
+_NO_ATTEMPT = "none"
 _SUM_RANGE = 1 << 64
 
 
@@ -175,6 +177,11 @@ class CompletionMarker:
     """The write token of the attempt that won."""
     input: Fingerprint
     files: tuple[WrittenFile, ...]
+
+    @classmethod
+    def without_rows(cls, slot: int) -> CompletionMarker:
+        """Of a slot that no rows came to, and no attempt worked on."""
+        return cls(slot=slot, attempt=_NO_ATTEMPT, input=NO_ROWS, files=())
 
     def without_keys(self) -> CompletionMarker:
         """The same without the hashes of keys, which may be many."""

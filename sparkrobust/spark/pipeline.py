@@ -294,7 +294,8 @@ class WriteRun:
         counted: bool,
     ) -> WriteResult:
         with self._steps.taking("reconcile"):
-            markers = transaction.finalize(_slots(results) if routed is None else len(plan.slots))
+            slots = _slots(results) if routed is None else len(plan.slots)
+            markers = transaction.finalize(slots, _without_rows(plan, results))
             _refuse_other_markers(results, markers)
             if counted:
                 transaction.compare(markers, expected)
@@ -392,6 +393,15 @@ def _slots(results: list[SlotResult]) -> int:
     if slots != set(range(len(results))):
         raise InternalError(f"tasks answered for the slots {sorted(slots)}")
     return len(results)
+
+
+def _without_rows(plan: WritePlan, results: list[SlotResult]) -> set[int]:
+    """The slots that share their rows with others, and of which no task told: none has come to them.
+
+    The rows of one may be few, or of few keys, so that no key's hash falls into its share.
+    """
+    told = {result.slot for result in results}
+    return {slot.index for slot in plan.slots} - plan.expected.keys() - told
 
 
 def _changed(routed: Routed | None) -> list[FileGroup]:

@@ -78,7 +78,7 @@ class Upsert:
     def write(self, slots: Iterable[int] | None = None) -> Upsert:
         """What the tasks do."""
         for slot in range(len(self.slots)) if slots is None else slots:
-            self.attempt(slot)
+            assert self.attempt(slot).problem is None
         return self
 
     def attempt(self, slot: int) -> SlotResult:
@@ -99,7 +99,6 @@ class Upsert:
         rows = rows.append_column(SLOT, pa.array([slot] * len(keys), pa.int32()))
         attempt = Attempt.of(slot, stage=0, ids=self.table.ids)
         (result,) = work.run(plan, attempt, iter(rows.to_batches()))
-        assert result.problem is None
         return result
 
     def redo(self, reads: Reads = Reads.WHICH_KEYS_ARE_NEW) -> dict[int, int]:

@@ -86,7 +86,8 @@ def test_rows_are_other_rows_if_their_number_or_a_known_sum_differs(
 
 @pytest.mark.parametrize("files", [(), (written(),), (written(0), written(1, "q/r")), (written(0, ""),)])
 def test_a_completion_marker_comes_back_as_it_was(files: tuple[WrittenFile, ...]) -> None:
-    for one in (marker(*files), replace(marker(*files), input=Fingerprint(rows=0))):
+    no_rows = CompletionMarker.without_rows(3)
+    for one in (marker(*files), replace(marker(*files), input=Fingerprint(rows=0)), no_rows):
         assert CompletionMarker.parse(one.render("ab"), FOLDER, 3) == one
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import sparkrobust as sr
-from sparkrobust.spark import gathering, tagging
+from sparkrobust.core.names import ControlFolder
+from sparkrobust.handles.plan import SlotResult
+from sparkrobust.spark import gathering, routing, tagging
 from sparkrobust.spark.gathering import Gathered
+from sparkrobust.spark.slots import HASH_SPACE
+from sparkrobust.spark.tasks import results_of
 from tests.interop.tables import options, stats
 from tests.spark.tables import (
     COMBINE_INSERT,
     DRIVER_BYTES,
     DUPLICATES,
+    MAX_FILE,
     SMALL_FILE,
     Subject,
     everything_in,
+    frame,
     leftovers,
 )
 
@@ -183,3 +189,78 @@ def test_the_driver_writes_few_small_files_itself_and_leaves_the_rest_to_tasks(
     many = [(i, "n", 5, f"p{i}") for i in range(9)]
     assert "0" not in stages_of(many)
     assert len(subject.rows()) == 30
+
+
+@pytest.fixture
+def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark joins the keys, and gives new ones to slots by shares of their hashes."""
+    for module, name, value in WAYS["Spark joins the keys"]:
+        monkeypatch.setattr(module, name, value)
+
+
+MANY_SLOTS = {
+    SMALL_FILE: "0",
+    "hoodie.copyonwrite.insert.auto.split": "false",
+    "hoodie.copyonwrite.insert.split.size": "100",
+}
+
+
+@pytest.mark.parametrize("operation", ["insert", "upsert"])
+def test_a_slot_whose_share_of_the_hashes_no_key_falls_into_keeps_no_write_from_its_commit(
+    by_hash: None, spark: SparkSession, table: Path, operation: str
+) -> None:
+    subject = subject_of("Spark joins the keys", spark, table)
+    rows = [(i % 3, f"n{i}", i, "eu") for i in range(2000)]
+    result = subject.save(operation, frame(spark, rows).repartition(3), MANY_SLOTS)
+    wanted = sorted(rows if operation == "insert" else rows[-3:], key=repr)
+    assert (subject.rows(), result.inserted) == (wanted, len(wanted))
+    assert result.files_created == result.slots <= 3
+    assert leftovers(table) == []
+    # Their fewer files are the whole table: they are found, and filled.
+    subject.write("upsert", [(i, "up", 9999, "eu") for i in range(4)])
+    assert {row[:2] for row in subject.rows()} == {(i, "up") for i in range(4)}
+
+
+def test_a_small_file_that_gets_none_of_the_new_keys_stays_as_it_was(
+    by_hash: None, spark: SparkSession, table: Path
+) -> None:
+    subject = subject_of("Spark joins the keys", spark, table)
+    for i in (1, 2):
+        subject.write("insert", [(i, "a", 5, "eu")], {SMALL_FILE: "0"})
+    smaller, larger = sorted(subject.files(), key=lambda file: (table / file).stat().st_size)
+    size, others, a_row = (table / smaller).stat().st_size, 40, 1 << 20
+    # Of so many rows the smaller file takes all but one, and the other one the last share of the hashes.
+    share = HASH_SPACE * others // (others + 1)
+    keys = spark.range(10, 1000).selectExpr(
+        "CAST(id AS int) AS id", "'n' AS name", "id AS ts", "'eu' AS region"
+    )
+    keys = keys.where(f"pmod(xxhash64(CAST(id AS string)), {HASH_SPACE}) < {share}").limit(others + 1)
+    new = [tuple(row) for row in keys.collect()]
+    sizes = {
+        "hoodie.copyonwrite.record.size.estimate": str(a_row),
+        MAX_FILE: str(size + others * a_row + a_row // 2),
+        SMALL_FILE: str(a_row),
+    }
+    result = subject.write("upsert", new, sizes)
+    assert (result.inserted, result.files_rewritten, result.files_created) == (others + 1, 1, 0)
+    assert larger in subject.files() and smaller not in subject.files()
+    assert subject.rows() == sorted([*new, (1, "a", 5, "eu"), (2, "a", 5, "eu")], key=repr)
+    assert leftovers(table) == []
+
+
+def test_a_slot_of_which_no_task_tells_though_it_has_rows_is_not_taken_for_one_without(
+    by_hash: None, spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it comes that its completion marker is missing."""
+    subject = subject_of("Spark joins the keys", spark, table)
+    subject.write("insert", [(-1, "a", 5, "eu")])
+
+    def forgotten(stage: DataFrame, control: ControlFolder) -> list[SlotResult]:
+        results = results_of(stage, control)
+        (table / control.completion(results[-1].slot)).unlink()
+        return results[:-1]
+
+    monkeypatch.setattr(routing, "results_of", forgotten)
+    with pytest.raises(sr.errors.IndeterminateInputError, match="a set of 20 slots was given 2000 rows"):
+        subject.write("insert", [(i, "n", 5, "eu") for i in range(2000)], MANY_SLOTS)
+    assert subject.rows() == [(-1, "a", 5, "eu")] and leftovers(table) == []
