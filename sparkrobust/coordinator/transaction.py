@@ -46,7 +46,7 @@ from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.decision import Abort, Commit, NewProperties
 from sparkrobust.core.file_ids import Slot
 from sparkrobust.core.instant import Instant, InstantTime, State
-from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, refuse_lost_rows
+from sparkrobust.core.markers import CompletionMarker, Fingerprint, Gate, Terms, other_way, refuse_lost_rows
 from sparkrobust.core.names import NONCE, ControlFolder, heartbeat_file, instant_file
 from sparkrobust.core.redo import Reads
 from sparkrobust.core.table_config import TableConfig
@@ -57,7 +57,6 @@ from sparkrobust.errors import (
     CommitUnknownError,
     ConflictError,
     FencedError,
-    IndeterminateInputError,
     RobustWriteError,
     StorageFullError,
 )
@@ -248,11 +247,7 @@ class Transaction:
         missing = slots - len(gate.superseded) - len(found)
         if missing:
             self._refuse_if_ended()
-            raise IndeterminateInputError(
-                f"the rows of {missing} file groups did not come the way that was planned: "
-                "the input gave other rows when it was read again",
-                hint="write rows that a second reading gives again: cache them, or store them first",
-            )
+            raise other_way(missing)
         markers = list(found.values())
         files = [file for marker in markers for file in marker.files]
         self._control.verify_staged(files)

@@ -30,6 +30,7 @@ from sparkrobust.errors import IndeterminateInputError
 
 _ATTEMPT_LENGTH = 64
 _NO_ATTEMPT = "none"
+_SAME_ROWS = "write rows that a second reading gives again: cache them, or store them first"
 _SUM_RANGE = 1 << 64
 
 
@@ -290,7 +291,16 @@ def other_rows(
     return IndeterminateInputError(
         f"{what} was given {first} at first, and {again} when the input was read again",
         path=path,
-        hint="write rows that a second reading gives again: cache them, or store them first",
+        hint=_SAME_ROWS,
+    )
+
+
+def other_way(slots: int) -> IndeterminateInputError:
+    """The error for slots that were not done, though each task of the stage has ended."""
+    return IndeterminateInputError(
+        f"the rows of {slots} file groups did not come the way that was planned: "
+        "the input gave other rows when it was read again",
+        hint=_SAME_ROWS,
     )
 
 

@@ -27,6 +27,7 @@ from sparkrobust.core.markers import (
     Step,
     Terms,
     decide_attempt,
+    other_way,
     refuse_lost_rows,
     refuse_other_rows,
 )
@@ -79,6 +80,11 @@ def test_rows_are_other_rows_if_their_number_or_a_known_sum_differs(
     else:
         with pytest.raises(IndeterminateInputError, match=f"slot 3 was given {rows} rows"):
             refuse_other_rows(mine, theirs, path="x")
+
+
+def test_the_error_for_slots_that_were_not_done_tells_how_many_and_what_helps() -> None:
+    error = other_way(2)
+    assert "the rows of 2 file groups" in str(error) and "cache them" in str(error)
 
 
 # -- there and back ----------------------------------------------------------------------------------
