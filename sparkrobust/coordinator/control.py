@@ -329,20 +329,20 @@ class Control:
         found = [info.path for info in self.storage.walk(self.folder.path)]
         # Of what this driver has staged nothing is left, if the write was completed.
         over = self._staged_commit if published is not None else ""
-        self._discard_commits(path for path in found if self.folder.is_staged_commit(path) and path != over)
+        self._discard_noted(path for path in found if self.folder.is_staged_here(path) and path != over)
         if published is None:
             self._discard_completed(found)
         self.storage.delete_all([path for path in found if not (first and path == self.folder.decision)])
         return bool(found)
 
-    def _discard_commits(self, paths: Iterable[str]) -> None:
-        """Throw away the uploads of commit files that these tell of."""
+    def _discard_noted(self, paths: Iterable[str]) -> None:
+        """Throw away the uploads of commit files and rows that these tell of; what was completed stays."""
         if not self.storage.staging.needs_its_token:
             return
         for path in paths:
             with contextlib.suppress(NotFoundError, CorruptTableError):
                 token = self._read(path).decode(errors="replace")
-                if self.folder.is_timeline_file(path_of_upload(token)):
+                if self.folder.may_come_of_it(path_of_upload(token)):
                     self.storage.discard(token)
 
     def _discard_completed(self, paths: Iterable[str]) -> None:

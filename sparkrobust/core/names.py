@@ -210,6 +210,7 @@ def parse_begin_marker(text: str) -> tuple[str, MarkerType] | None:
 # -- our own ------------------------------------------------------------------------------------
 
 _STAGED_COMMIT = "commit-"
+_STAGED_ROWS = "rows-"
 _CONTROL_FOLDER = re.compile(r"(\d+)-([0-9a-f]+)", re.ASCII)
 
 
@@ -276,13 +277,19 @@ class ControlFolder:
         """The name of a commit file that waits in the folder to be published."""
         return f"{_STAGED_COMMIT}{token}"
 
-    def is_staged_commit(self, path: str) -> bool:
-        """Whether it is one; where staged files are uploads, what tells of one."""
-        return path.startswith(f"{self.path}/{_STAGED_COMMIT}")
+    def staged_rows(self, task: int, token: str) -> str:
+        """The name of rows on their way to where they are kept."""
+        return f"{_STAGED_ROWS}{task}-{token}"
 
-    def is_timeline_file(self, path: str) -> bool:
-        """Whether it is one of the files that the timeline has of this write."""
+    def is_staged_here(self, path: str) -> bool:
+        """Whether it is a staged commit file, or staged rows; where these are uploads, what tells of one."""
+        return path.startswith((f"{self.path}/{_STAGED_COMMIT}", f"{self.path}/{_STAGED_ROWS}"))
+
+    def may_come_of_it(self, path: str) -> bool:
+        """Whether it is where those go: a file that the timeline has of this write, or rows that are kept."""
         folder, _, name = path.rpartition("/")
+        if folder == self.rows_folder:
+            return True
         instant = parse_instant_file(name) if folder == TIMELINE else None
         return instant is not None and instant.time == self.instant
 
@@ -304,5 +311,5 @@ class ControlFolder:
         return f"{self.path}/rows"
 
     def rows(self, task: int) -> str:
-        """The rows that the driver has for a task."""
+        """The rows that wait for a task."""
         return f"{self.rows_folder}/{task}"

@@ -16,8 +16,12 @@ def pin(
     storage: Storage, control: ControlFolder, part: int, batches: Iterable[pa.RecordBatch], ids: Ids
 ) -> None:
     """Keep the rows of a partition; of several attempts the first one's stay."""
-    name = f"rows-{part}-{ids.nonce()}"
+    name = control.staged_rows(part, ids.nonce())
+    note = f"{control.path}/{name}" if storage.staging.needs_its_token else ""
     with storage.stage(control.staging, name, control.rows(part)) as sink:
+        if note:
+            # Like a begin marker: if nothing comes of the upload, who cleans up finds it by this.
+            storage.put(note, sink.token.encode())
         writer: pa.ipc.RecordBatchStreamWriter | None = None
         with pa.PythonFile(sink, "w") as file:
             for batch in batches:
@@ -30,6 +34,8 @@ def pin(
         storage.publish(staged)
     except AlreadyExistsError:
         storage.discard(staged.token)
+    if note:
+        storage.delete(note)  # else who cleans up would ask for each of them
 
 
 def pinned(storage: Storage, control: ControlFolder, part: int) -> Iterator[pa.RecordBatch]:

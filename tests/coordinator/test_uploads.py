@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from fault_injection.s3_server import S3Server
@@ -16,7 +17,9 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.core.instant import State
 from sparkrobust.core.names import MarkerType, begin_marker, instant_file, marker_folder
+from sparkrobust.handles.pinned import pin, pinned
 from sparkrobust.probe import Point
+from sparkrobust.storage.contract import StagedFile
 from tests.coordinator.writes import (
     Stop,
     begun,
@@ -121,15 +124,70 @@ def test_the_commit_file_of_a_driver_that_dies_before_it_decides_goes_with_its_w
     assert len(data_files(table.storage)) == recovers
 
 
+@pytest.mark.parametrize("moment", ["its rows are read", "they are all there", "it is over"])
+@pytest.mark.parametrize("ends", ["undone", "recovered", "committed"])
+def test_the_rows_that_an_executor_stored_as_it_was_killed_go_with_their_write_however_that_ends(
+    table: HudiTable, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, moment: str, ends: str
+) -> None:
+    write, left, publish = begun(table), list[object](), table.storage.publish
+    rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
+
+    def kill() -> None:
+        """For the others it is dead from here on; what it does to clean up is too late to count."""
+        monkeypatch.undo()
+        assert len(uploads(table, s3_server)) == (moment != "it is over")
+        if ends == "undone":
+            roll_back_failed_writes(opened(table))
+        else:
+            stage(table, write)
+            markers = write.finalize(1)
+            if ends == "committed":
+                write.commit(markers)
+                write.clean_up()
+            else:
+                dead(write)
+                assert [one.fate for one in recover(opened(table))] == [Fate.COMMITTED]
+        left.extend([*uploads(table, s3_server), *leftovers(table.storage)])
+        raise Stop
+
+    def read() -> Iterator[pa.RecordBatch]:
+        yield rows
+        if moment == "its rows are read":
+            kill()
+
+    def published(staged: StagedFile) -> None:
+        if moment == "it is over":
+            publish(staged)
+            assert list(pinned(table.storage, write.folder, 3)) == [rows]
+        kill()
+
+    monkeypatch.setattr(table.storage, "publish", published)
+    with pytest.raises(Stop):
+        pin(table.storage, write.folder, 3, read(), table.ids)
+    assert left == [] and len(data_files(table.storage)) == (ends != "undone")
+
+
+def test_rows_that_are_stored_leave_nothing_that_tells_of_their_uploads(
+    table: HudiTable, s3_server: S3Server
+) -> None:
+    write = begun(table)
+    before = set(leftovers(table.storage))
+    for number in (1, 2):  # the second attempt loses
+        pin(table.storage, write.folder, 3, [pa.RecordBatch.from_pydict({"n": [number]})], table.ids)
+    assert set(leftovers(table.storage)) - before == {write.folder.rows(3)}
+    assert uploads(table, s3_server) == []
+
+
+@pytest.mark.parametrize("note", ["commit-x", "rows-0-x"])
 @pytest.mark.parametrize("content", ["", "{", "{}", '{"path": 3}', "other"])
-def test_what_lies_where_a_commit_files_upload_is_told_of_and_tells_of_none_keeps_nobody_from_cleaning_up(
-    table: HudiTable, s3_server: S3Server, content: str
+def test_what_lies_where_an_upload_is_told_of_and_tells_of_none_keeps_nobody_from_cleaning_up(
+    table: HudiTable, s3_server: S3Server, content: str, note: str
 ) -> None:
     failed = stopped(table, "staged")
     name = "p1/another-0_0-0-1_20240101000000000.parquet"
     with table.storage.stage(failed.folder.staging, "another", name) as another:
         told = another.token if content == "other" else content
-        table.storage.put(f"{failed.folder.path}/{failed.folder.staged_commit('x')}", told.encode())
+        table.storage.put(f"{failed.folder.path}/{note}", told.encode())
         roll_back_failed_writes(opened(table))
         assert leftovers(table.storage) == []
         assert [key.endswith(name) for key in uploads(table, s3_server)] == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_every_object_of_a_write_has_its_place_in_the_control_folder() -> None:
     assert (control.rows_folder, control.rows(3)) == (f"{folder}/rows", f"{folder}/rows/3")
     assert control.committing == f"{COMMITTING}/{folder.rpartition('/')[2]}"
     assert ControlFolder.parse(control.committing) == control and ControlFolder.parse(COMMITTING) is None
-    assert control.staged_commit("1f") == "commit-1f"
+    assert control.staged_commit("1f") == "commit-1f" and control.staged_rows(3, "1f") == "rows-3-1f"
     assert ControlFolder.parse("20240101000000000-00ff") == control
 
 
@@ -173,16 +174,20 @@ def test_what_waits_where_follows_from_what_it_becomes() -> None:
     assert not control.may_be_staged(f"{control.completions}/f-0_t_1.parquet", data)
 
 
-def test_a_write_knows_its_own_files_of_the_timeline_and_its_staged_commits() -> None:
+def test_a_write_knows_what_it_stages_in_its_folder_and_where_that_goes() -> None:
     control = ControlFolder(instant=InstantTime("20240101000000001"), nonce="ab")
     mine, other = (f"{TIMELINE}/2024010100000000{number}" for number in (1, 2))
-    for path in (f"{mine}_20240101000000003.commit", f"{mine}.inflight", f"{mine}.commit.requested"):
-        assert control.is_timeline_file(path)
-    for path in ("", f"{other}.inflight", f"{mine}.txt", mine.rpartition("/")[2] + ".inflight", f"p/{mine}"):
-        assert not control.is_timeline_file(path)
-    assert control.is_staged_commit(f"{control.path}/{control.staged_commit('7')}")
-    for path in (control.decision, control.staged_commit("7"), f"x/{control.path}/commit-7"):
-        assert not control.is_staged_commit(path)
+    of_timeline = (f"{mine}_20240101000000003.commit", f"{mine}.inflight", f"{mine}.commit.requested")
+    for path in (*of_timeline, control.rows(3)):
+        assert control.may_come_of_it(path)
+    theirs = replace(control, nonce="cd").rows(3)
+    others = (f"{other}.inflight", f"{mine}.txt", mine.rpartition("/")[2] + ".inflight", f"p/{mine}")
+    for path in ("", *others, theirs, control.rows_folder, f"{control.rows_folder}/3/4"):
+        assert not control.may_come_of_it(path)
+    for name in (control.staged_commit("7"), control.staged_rows(3, "7")):
+        assert control.is_staged_here(f"{control.path}/{name}")
+        assert not control.is_staged_here(name) and not control.is_staged_here(f"x/{control.path}/{name}")
+    assert not control.is_staged_here(control.decision) and not control.is_staged_here(control.rows(3))
 
 
 def test_the_names_that_hudi_and_we_agree_on() -> None:
