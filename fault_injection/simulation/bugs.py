@@ -400,4 +400,4 @@ def _what_is_archived_is_forgotten(stack: ExitStack) -> None:
 @_bug
 def _staged_commits_are_removed_unread(stack: ExitStack) -> None:
     """Nobody throws the uploads of commit files away that came to nothing."""
-    _put(stack, Control, "_discard_commits", lambda self, paths: None)
+    _put(stack, Control, "_discard_noted", lambda self, paths: None)
