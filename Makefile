@@ -19,7 +19,10 @@ HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
 WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/zookeeper tests/chaos tests/packaging tests/interop tests/house tests/processes tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
-ON_SPARK35 := tests/spark tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
+# What others do meanwhile, and what is told of a write's end, depends on no Spark: the newest is enough.
+ON_NEWEST_ALONE := tests/spark/test_cleaned_meanwhile.py tests/spark/test_ends_told.py
+ON_SPARK35 := tests/spark $(addprefix --ignore=,$(ON_NEWEST_ALONE)) \
+	tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
 ON_NEWEST := tests/spark tests/packaging
 NEWEST_PYTHON = $(firstword $(PYTHONS))
 OLDEST = $(lastword $(PYTHONS))
