@@ -19,10 +19,10 @@ from sparkrobust.coordinator.leftovers import control_folders
 from sparkrobust.coordinator.rollback import (
     finish_decided,
     left_to_the_next_write,
-    pending_targets,
     roll_back,
     roll_back_failed_writes,
 )
+from sparkrobust.coordinator.rollback_plans import pending_targets
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier, find_write

@@ -28,6 +28,7 @@ from sparkrobust.coordinator.leftovers import (
     remove_markers,
 )
 from sparkrobust.coordinator.locking import locked
+from sparkrobust.coordinator.rollback_plans import is_without_plan, pending_plans, pending_targets, plan_of
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import age_ms, next_time
 from sparkrobust.core.conflicts import Work, work_of
@@ -104,18 +105,6 @@ def _schedule_rollbacks(table: HudiTable) -> None:
         table.reload()
 
 
-def pending_targets(table: HudiTable) -> set[str]:
-    """The instants that a pending rollback is to undo."""
-    return set(_pending_plans(table))
-
-
-def _pending_plans(table: HudiTable) -> dict[str, tuple[Instant, RollbackPlan]]:
-    """The pending rollbacks, by what they are to undo."""
-    rollbacks = [i for i in table.timeline.pending if i.action is Action.ROLLBACK]
-    plans = [(rollback, plan) for rollback in rollbacks if (plan := _plan_of(table, rollback)) is not None]
-    return {plan.instant_to_rollback.commit_time: (rollback, plan) for rollback, plan in plans}
-
-
 def _failed(table: HudiTable) -> list[Instant]:
     """The pending instants that are to be rolled back."""
     policy, delay_ms = table.coordination.failed_writes, table.coordination.rollback_delay_ms
@@ -153,7 +142,7 @@ def roll_back(table: HudiTable, failed: Instant, reason: str) -> bool:
         refuse_while_restoring(table)
         if _is_rolled_back(table, failed.time, failed.action):
             return True
-        requested, plan = _pending_plans(table).get(failed.time) or _scheduled(table, failed)
+        requested, plan = pending_plans(table).get(failed.time) or _scheduled(table, failed)
     reached(Point.ROLLBACK_PLANNED, instant=failed.time, rollback=requested.time)
     return _execute(table, requested, plan, reason)
 
@@ -413,28 +402,15 @@ def _instant_of(info: InstantInfo, state: State) -> Instant:
     return Instant(time=InstantTime(info.commit_time), action=Action(info.action), state=state)
 
 
-def _plan_of(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """What a rollback is to do; ``None`` if it has ended since the timeline was seen, or never got a plan."""
-    path, data = instant_file(replace(rollback, state=State.REQUESTED)), table.requested(rollback)
-    if data is None or _is_without_plan(rollback, data):
-        return None
-    return RollbackPlan.from_bytes(data, path=path)
-
-
-def _is_without_plan(rollback: Instant, data: bytes | None) -> bool:
-    """Whether its maker died between making the file and writing the plan, so that nothing came of it."""
-    return data == b"" and rollback.state is State.REQUESTED
-
-
 def _remove_without_plan(table: HudiTable, rollback: Instant) -> None:
     """Take a rollback off the timeline that nobody can ever carry out, as Hudi does."""
-    if not _is_without_plan(rollback, table.requested(rollback)):
+    if not is_without_plan(rollback, table.requested(rollback)):
         return
     with locked(table, f"removal of {rollback.time}"):
         table.reload()
         refuse_while_restoring(table)
         now = table.timeline.find(rollback.time, Action.ROLLBACK)
-        if now == rollback and _is_without_plan(now, table.requested(now)):
+        if now == rollback and is_without_plan(now, table.requested(now)):
             _log.warning("the rollback %s of %s has no plan: it is removed", now.time, table.storage.url)
             _withdraw(table, now)
 
@@ -453,7 +429,7 @@ def _is_of_a_plan_that_stays(table: HudiTable, plan: RollbackPlan) -> bool:
 
 def _finish(table: HudiTable, rollback: Instant) -> Instant | None:
     """Carry out a rollback that somebody planned; the write that is undone, if it had not ended otherwise."""
-    plan = _plan_of(table, rollback)
+    plan = plan_of(table, rollback)
     if plan is None:
         _remove_without_plan(table, rollback)
         return None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sparkrobust.coordinator.conflicts import refuse_while_restoring
 from sparkrobust.coordinator.heartbeat import Heartbeat, seconds_since
 from sparkrobust.coordinator.locking import locked
-from sparkrobust.coordinator.rollback import pending_targets
+from sparkrobust.coordinator.rollback_plans import pending_targets
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.instant import Instant, State
 from sparkrobust.core.names import REMOVABLE, heartbeat_file
