@@ -14,6 +14,7 @@ from enum import Enum
 
 from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.leftovers import delete_unnamed, discard_staged
+from sparkrobust.coordinator.overtaken import is_overtaken
 from sparkrobust.coordinator.partitions import make_partitions
 from sparkrobust.coordinator.stand_in import replace_properties, restore_properties, retire_old_partitions
 from sparkrobust.coordinator.table import HudiTable
@@ -37,7 +38,7 @@ class Ending(Enum):
 
     DURABLE = "durable"
     GIVEN_UP = "given up"
-    """A writer that goes by no decision rolled it back."""
+    """A writer that goes by no decision rolled it back, or is about to; or has changed what it changes."""
     OUT_OF_SIGHT = "out of sight"
     """It is older than the active timeline, which so can't tell; nothing of it may be touched."""
 
@@ -81,6 +82,8 @@ def _glance(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending |
 def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_hand: bool = False) -> Ending:
     """Finish the write; may be done again, and by several at once.
 
+    Who is not its driver has the table's lock, and gives the write up if others have come in between.
+
     Parameters
     ----------
     first_hand
@@ -88,7 +91,9 @@ def roll_forward(table: HudiTable, control: Control, commit: Commit, *, first_ha
     """
     folder = control.folder
     ending = _glance(table, folder, commit) if first_hand else look(table, folder, commit.action)
-    if ending is None:
+    if ending is None and not first_hand and is_overtaken(table, control, commit):
+        ending = _give_up(table, folder, commit)
+    elif ending is None:
         if commit.properties is not None:
             replace_properties(table, commit.properties)
         make_partitions(table, commit.new_partitions, folder.instant)
@@ -124,12 +129,13 @@ def _publish(table: HudiTable, folder: ControlFolder, commit: Commit, *, alone: 
         return ending or Ending.DURABLE
     except NotFoundError:
         # What is gone was published by another driver, or deleted by a foreign rollback.
-        ending = look(table, folder, commit.action)
-        if ending is None:
-            # Nobody else may complete what lacks a file: without its commit file nobody can.
-            table.storage.discard(commit.commit_file.token)
-            ending = look(table, folder, commit.action)
-        return ending or Ending.GIVEN_UP
+        return look(table, folder, commit.action) or _give_up(table, folder, commit)
+
+
+def _give_up(table: HudiTable, folder: ControlFolder, commit: Commit) -> Ending:
+    """Nobody may complete what lacks a file, or comes too late: without its commit file none can."""
+    table.storage.discard(commit.commit_file.token)
+    return look(table, folder, commit.action) or Ending.GIVEN_UP
 
 
 def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
@@ -143,7 +149,7 @@ def _require_visible(table: HudiTable, files: Sequence[StagedFile]) -> None:
 
 
 def _undo(table: HudiTable, commit: Commit) -> None:
-    """Take back what was done of a commit that a foreign rollback has made impossible."""
+    """Take back what was done of a commit that a foreign writer has made impossible."""
     # First what is not published: another driver may be on its way to do that.
     discard_staged(table.storage, (*commit.files, commit.commit_file))
     for file in commit.files:

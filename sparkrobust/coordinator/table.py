@@ -139,6 +139,10 @@ class HudiTable:
                 self._seen = look, timeline.renewed(look.names, look.names ^ before.names)
         self.timeline = self._seen[1]
 
+    def shows(self, path: str) -> bool:
+        """Whether the last reload saw this file on the timeline, which knows but the last of each instant."""
+        return self._seen is not None and path.removeprefix(f"{TIMELINE}/") in self._seen[0].names
+
     def look_ahead(self) -> None:
         """See the timeline anew where that may spare a listing to who has to wait for the table's lock."""
         settling = self.storage.settles_in(TIMELINE)

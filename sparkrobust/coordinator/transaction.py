@@ -39,6 +39,7 @@ from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.planned import Found, look_beside, refuse_if_changed, with_archived
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
 from sparkrobust.coordinator.rollback import roll_back
+from sparkrobust.coordinator.rollback_plans import pending_targets
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.coordinator.write_ids import asked_beforehand, refuse_if_written
@@ -364,7 +365,7 @@ class Transaction:
 
     def _refuse_if_given_up(self) -> None:
         mine = self.table.timeline.find(self.time, self.terms.action)
-        if mine is None or mine.state is not State.INFLIGHT:
+        if mine is None or mine.state is not State.INFLIGHT or self.time in pending_targets(self.table):
             raise self._given_up("while it ran")
 
     def _new_properties(self) -> NewProperties | None:
@@ -402,22 +403,18 @@ class Transaction:
         assert self._decided is not None
         try:
             ending = rolled_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
-            inflight = self.table.storage.stat(self._file(State.INFLIGHT))
+            self.table.reload()
+            taken_away = not self.table.shows(self._file(State.INFLIGHT))
+            taken_away |= self.time in pending_targets(self.table)
         except Exception as error:  # whatever it is: nothing may be undone any more
             raise self._unknown(f"it is decided, and not finished: {error}") from error
         if ending is Ending.GIVEN_UP:
             raise self._given_up("while it was published")
         if ending is Ending.OUT_OF_SIGHT:
             raise self._unknown("it is older than the active timeline by now")
-        if inflight is None:
-            raise self._unknown(
-                "another writer, which shares no lock with this one, rolled it back meanwhile"
-            )
-        done = self.table.timeline.find(self.time, self.terms.action)
-        if done is None or done.pending:
-            done = self._decided.instant(self.folder)
-            self.table.timeline = self.table.timeline.having(done)
-        self.done = done
+        if taken_away:
+            raise self._unknown("another writer rolls it back, or has: it shares no lock, or has taken it")
+        self.done = self._decided.instant(self.folder)
 
     def _unknown(self, why: str) -> CommitUnknownError:
         return CommitUnknownError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkrobust.core import control_object
+from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.control_object import Kind
 from sparkrobust.core.fields import Fields
 from sparkrobust.core.instant import Action, Instant, InstantTime, State
@@ -42,6 +43,13 @@ class Commit:
     def partitions(self) -> set[str]:
         """The partitions that get files."""
         return {file.final_path.rpartition("/")[0] for file in self.files}
+
+    @property
+    def groups(self) -> frozenset[FileGroup]:
+        """The file groups that get files."""
+        places = (file.final_path.rpartition("/") for file in self.files)
+        names = ((partition, BaseFileName.parse(name)) for partition, _, name in places)
+        return frozenset((partition, name.file_id) for partition, name in names if name)
 
     def instant(self, control: ControlFolder) -> Instant:
         """The completed instant."""

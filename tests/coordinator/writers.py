@@ -11,11 +11,13 @@ from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.times import next_time
 from sparkrobust.core.conflicts import FileGroup
 from sparkrobust.core.instant import Action, Instant, State
-from sparkrobust.core.names import instant_file
+from sparkrobust.core.names import BaseFileName, instant_file, joined
+from sparkrobust.core.write_status import OperationType, WriteStat
+from sparkrobust.formats.commit_metadata import CommitMetadata, ReplaceCommitMetadata
 from sparkrobust.formats.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from sparkrobust.options import FailedWritesPolicy
 from sparkrobust.storage.locks import FileSystemLock
-from tests.coordinator.writes import begun
+from tests.coordinator.writes import SCHEMA, begun
 
 LOCK = ".hoodie/lock"
 
@@ -87,3 +89,36 @@ def _scheduled(table: HudiTable, action: Action, plan: bytes, *, inflight: bool)
         found = replace(found, state=State.INFLIGHT)
         table.storage.put_if_absent(instant_file(found), b"")
     return found
+
+
+def begun_by_hudi(table: HudiTable, action: Action = Action.COMMIT) -> Instant:
+    """A write of Hudi's, which shares the lock and knows of no decision."""
+    table.reload()
+    time = next_time(table.clock, table.config, table.timeline.newest_time)
+    write = Instant(time=time, action=action, state=State.REQUESTED)
+    table.storage.put_if_absent(instant_file(write), b"")
+    table.storage.put_if_absent(instant_file(replace(write, state=State.INFLIGHT)), b"")
+    return write
+
+
+def committed_by_hudi(table: HudiTable, group: str, write: Instant | None = None) -> Instant:
+    """It makes a new version of a file group, or another one that takes its place."""
+    write = write or begun_by_hudi(table)
+    partition, old = _group(group)
+    replacing = write.action is Action.REPLACE_COMMIT
+    file_id = f"{table.ids.uuid()}-0" if replacing else old
+    path = joined(partition, str(BaseFileName(file_id=file_id, write_token="0-0-0", instant=write.time)))
+    table.storage.put_if_absent(path, b"rows of Hudi's")
+    stat = WriteStat(file_id=file_id, path=path, partition_path=partition, num_writes=1, prev_commit="before")
+    said = CommitMetadata(
+        partition_to_write_stats={partition: (stat,)},
+        extra_metadata={"schema": SCHEMA},
+        operation_type=OperationType.CLUSTER if replacing else OperationType.UPSERT,
+    )
+    if replacing:
+        said = ReplaceCommitMetadata(**vars(said), partition_to_replace_file_ids={partition: (old,)})
+    table.reload()
+    completion = next_time(table.clock, table.config, table.timeline.newest_time)
+    done = replace(write, state=State.COMPLETED, completion=completion)
+    table.storage.put_if_absent(instant_file(done), said.to_bytes())
+    return done
