@@ -257,15 +257,39 @@ class Control:
     def give_up(self, reason: str) -> Decision | None:
         """See to it that the write is never committed, if it is not yet; how it was decided.
 
-        On a full disk there may be no room for the decision.  Nobody can commit without the finalize
-        marker, or know what to commit without it and the gate, so it does to take them away.
+        On a full disk there may be no room for the decision.  What takes its place has to be one step, which
+        a commit meets that another driver puts now: were the finalize marker only deleted, a commit that it
+        has put, found valid and acts on would be void to all others.
+
+        Raises
+        ------
+        StorageFullError
+            There is no room, and no such step: the write may be committed yet.
         """
         try:
             return self.decide(Abort(reason=reason))
         except StorageFullError:
-            self.storage.delete(self.folder.gate)
-            self.storage.delete(self.folder.finalize)
-            return self.decision()
+            if self.storage.staging.has_folders:
+                self._move_to_decision()
+            else:
+                # Who has closed the gate by now may commit; who comes to it later finds it gone.
+                self.storage.delete(self.folder.gate)
+            decided = self.decision()
+            if decided is None and self.storage.stat(self.folder.finalize) is not None:
+                raise
+            return decided
+
+    def _move_to_decision(self) -> None:
+        """Have the gate, or the finalize marker, lie where the decision would, unless there is one.
+
+        In this order, as whoever closes the gate puts the finalize marker first.
+        """
+        for path in (self.folder.gate, self.folder.finalize):
+            found = self.storage.stat(path)
+            if found is not None:
+                moved = StagedFile(token=path, final_path=self.folder.decision, size=found.size)
+                with contextlib.suppress(AlreadyExistsError, NotFoundError):
+                    self.storage.publish(moved)
 
     def _put(self, path: str, data: bytes) -> bool:
         """Put what says the same whoever puts it; whether we were the first."""

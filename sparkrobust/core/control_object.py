@@ -42,6 +42,12 @@ def render(kind: Kind, nonce: str, body: object) -> bytes:
     return line.encode() + text
 
 
+def is_of(data: bytes, kind: Kind) -> bool:
+    """Whether an object says that it is of this kind, whatever else it says."""
+    line = _LINE.match(data[:_LONGEST_LINE])
+    return line is not None and line[1].decode() == kind.value
+
+
 def parse(data: bytes, kind: Kind, *, nonce: str, path: str) -> dict[str, Any]:
     """The body of an object that must be of this kind and of this write.
 

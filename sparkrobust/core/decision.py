@@ -66,6 +66,8 @@ class Abort:
 
 
 Decision = Commit | Abort
+NO_ROOM = Abort(reason="others gave it up, and there was no room to say why")
+"""What a gate or a finalize marker says where a decision should be, which was moved there."""
 
 
 def render(decision: Decision, nonce: str) -> bytes:
@@ -95,8 +97,15 @@ _COMMIT_FIELDS = frozenset(
 
 
 def parse(data: bytes, control: ControlFolder) -> Decision:
-    """The decision of a write; nothing in it lies outside of where the write's files belong."""
+    """The decision of a write; nothing in it lies outside of where the write's files belong.
+
+    On a disk without room another of the write's objects takes its place: nobody commits then.
+    """
     path = control.decision
+    for kind in (Kind.GATE, Kind.FINALIZE):
+        if control_object.is_of(data, kind):
+            control_object.parse(data, kind, nonce=control.nonce, path=path)
+            return NO_ROOM
     plain = control_object.parse(data, Kind.DECISION, nonce=control.nonce, path=path)
     if plain.get("outcome") == "ABORT":
         return Abort(reason=Fields(plain, {"outcome", "reason"}, path=path).text("reason"))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparkrobust import probe
+from sparkrobust.coordinator.control import Control
 from sparkrobust.coordinator.recovery import Fate, earlier_result, recover, roll_back_as_a_write_would
 from sparkrobust.coordinator.rollback import roll_back_failed_writes
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.coordinator.transaction import Transaction
 from sparkrobust.coordinator.write_ids import WrittenEarlier
+from sparkrobust.core.decision import Commit
 from sparkrobust.core.instant import Action
 from sparkrobust.core.markers import Fingerprint
 from sparkrobust.core.names import NONCE, WRITE_ID
 from sparkrobust.errors import (
+    CommitUnknownError,
     FencedError,
     LockError,
     PermissionDeniedError,
@@ -29,6 +33,8 @@ from sparkrobust.storage.contract import Storage
 from tests.coordinator.writers import LOCK, writer
 from tests.coordinator.writes import (
     STOPS,
+    Stop,
+    StopsAt,
     begun,
     commit,
     data_files,
@@ -158,10 +164,75 @@ def test_a_driver_that_had_no_room_to_give_its_write_up_is_not_recovered_either(
 ) -> None:
     failed, real = stopped(table, stop), table.storage
     table.storage = Full(real)  # type: ignore[assignment]
+    if stop == "finalized" and not real.staging.has_folders:
+        # There is no step that a commit would meet: others may have put one.
+        with pytest.raises(CommitUnknownError, match="no space is left"):
+            failed.abort("the disk is full")
+        table.storage = real
+        assert [one.fate for one in recover(opened(table))] == [Fate.COMMITTED]
+        return
     assert failed.abort("the disk is full") is True
     table.storage = real
     (found,) = recover(opened(table))
     assert found.fate is Fate.ROLLED_BACK
+    assert data_files(real) == [] and leftovers(real) == []
+
+
+class FullFor(Full):
+    """A store without room for one driver, at whose refusal something else happens, once."""
+
+    def __init__(self, inner: Storage, then: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._then = [then]
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if self._then:
+            self._then.pop()()
+        super().put_if_absent(path, data)
+
+
+@pytest.mark.parametrize("stop", ["decided", "published"])
+def test_a_commit_that_was_decided_while_another_had_no_room_to_give_the_write_up_stands(
+    table: HudiTable, stop: str
+) -> None:
+    write, real = begun(table), table.storage
+    stage(table, write)
+    markers = write.finalize(1)
+    other = opened(table)
+
+    def decides() -> None:
+        table.storage = StopsAt(real, stop)  # type: ignore[assignment]
+        with pytest.raises(Stop):
+            write.commit(markers)
+        table.storage = real
+
+    other.storage = FullFor(real, decides)  # type: ignore[assignment]
+    assert isinstance(Control(other, write.folder).give_up("taken for dead"), Commit)
+    dead(write)
+    assert roll_back_failed_writes(opened(table)) == []
+    assert len(opened(table).base_files()) == 1 and leftovers(real) == []
+
+
+@pytest.mark.parametrize("stop", ["staged", "finalized"])
+def test_who_comes_to_decide_after_another_had_no_room_to_give_its_write_up_commits_nothing(
+    table: HudiTable, stop: str
+) -> None:
+    write, real = begun(table), table.storage
+    stage(table, write)
+    markers = write.finalize(1) if stop == "finalized" else []
+    other = opened(table)
+    other.storage = Full(real)  # type: ignore[assignment]
+    if stop == "finalized" and not real.staging.has_folders:
+        # Its driver may decide at any moment, and there is no step that would meet that.
+        with pytest.raises(StorageFullError):
+            Control(other, write.folder).give_up("taken for dead")
+        write.commit(markers)
+        assert len(opened(table).base_files()) == 1
+        return
+    assert not isinstance(Control(other, write.folder).give_up("taken for dead"), Commit)
+    with pytest.raises(FencedError):
+        write.commit(markers or write.finalize(1))
+    assert write.abort("fenced") is True
     assert data_files(real) == [] and leftovers(real) == []
 
 
