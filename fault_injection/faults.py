@@ -207,7 +207,8 @@ FAULTS: tuple[FaultClass, ...] = (
         name="the disk is full, a right is missing",
         where="anywhere before the decision",
         verdict=Verdict.FAILED_CLEAN,
-        then="the write is rolled back, the next one works",
+        then="the write is rolled back, the next one works; where there are no folders it may be left to "
+        "that one: CommitUnknownError",
     ),
     FaultClass(
         name="a writer of Hudi's rolls the write back",
@@ -215,6 +216,18 @@ FAULTS: tuple[FaultClass, ...] = (
         verdict=Verdict.SURVIVED,
         then="what had become visible of it goes, and the properties of an overwrite come back",
         simulated=_by("any: hudi"),
+    ),
+    FaultClass(
+        name="a writer of Hudi's plans to roll the write back",
+        where="while our driver sleeps, or is dead",
+        verdict=Verdict.FAILED_CLEAN,
+        then="who finds the plan under the lock does not commit the write, nor finish it",
+    ),
+    FaultClass(
+        name="a writer of Hudi's commits under the same lock",
+        where="to the same file groups, while our driver is dead that had decided",
+        verdict=Verdict.FAILED_CLEAN,
+        then="who wants to finish the write finds out, and undoes it; nobody was told that it is durable",
     ),
     FaultClass(
         name="a writer that shares no lock rolls a living write back",

@@ -116,8 +116,8 @@ def test_what_is_wrong_with_an_object_is_said_with_its_path(kind: Kind, change: 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_what_an_object_is_instead_is_said_with_its_path(kind: Kind) -> None:
-    whole, other = OBJECTS[kind], OBJECTS[Kind.GATE if kind is not Kind.GATE else Kind.FINALIZE]
-    name = "finalize" if kind is Kind.GATE else "gate"
+    instead = Kind.COMPLETION if kind is not Kind.COMPLETION else Kind.GATE
+    whole, other, name = OBJECTS[kind], OBJECTS[instead], instead.value
     digest = whole.split(b"\n")[0].split(b" ")[-1].decode()
     line = "the first line of a control object, found"
     for data, said in (
