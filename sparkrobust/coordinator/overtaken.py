@@ -16,7 +16,23 @@ from sparkrobust.coordinator.redo import made_from
 from sparkrobust.coordinator.rollback_plans import pending_targets
 from sparkrobust.coordinator.table import HudiTable
 from sparkrobust.core.decision import Commit
+from sparkrobust.core.instant import InstantTime
 from sparkrobust.errors import ConflictError, CorruptTableError
+
+
+def is_taken_away(table: HudiTable, time: InstantTime, inflight: str) -> bool:
+    """Whether another writer has rolled back a write that was just completed, or is about to.
+
+    Parameters
+    ----------
+    inflight
+        The path of its inflight file, which stays for as long as nobody does.
+    """
+    if not table.coordination.lock.shared:
+        return table.storage.stat(inflight) is None
+    # Whoever plans to has the lock, which the write's driver may have lost since it decided.
+    table.reload()
+    return not table.shows(inflight) or time in pending_targets(table)
 
 
 def is_overtaken(table: HudiTable, control: Control, commit: Commit) -> bool:

@@ -35,6 +35,7 @@ from sparkrobust.coordinator.heartbeat import Heartbeat
 from sparkrobust.coordinator.key_conflicts import KeyCheck
 from sparkrobust.coordinator.leftovers import delete_unnamed
 from sparkrobust.coordinator.locking import finish_undone, locked
+from sparkrobust.coordinator.overtaken import is_taken_away
 from sparkrobust.coordinator.partitions import make_room
 from sparkrobust.coordinator.planned import Found, look_beside, refuse_if_changed, with_archived
 from sparkrobust.coordinator.redo import made_from, slots_to_redo
@@ -403,9 +404,7 @@ class Transaction:
         assert self._decided is not None
         try:
             ending = rolled_forward(self.table, self._control, self._decided, first_hand=self._first_hand)
-            self.table.reload()
-            taken_away = not self.table.shows(self._file(State.INFLIGHT))
-            taken_away |= self.time in pending_targets(self.table)
+            taken_away = is_taken_away(self.table, self.time, self._file(State.INFLIGHT))
         except Exception as error:  # whatever it is: nothing may be undone any more
             raise self._unknown(f"it is decided, and not finished: {error}") from error
         if ending is Ending.GIVEN_UP:
@@ -415,6 +414,7 @@ class Transaction:
         if taken_away:
             raise self._unknown("another writer rolls it back, or has: it shares no lock, or has taken it")
         self.done = self._decided.instant(self.folder)
+        self.table.timeline = self.table.timeline.having(self.done)
 
     def _unknown(self, why: str) -> CommitUnknownError:
         return CommitUnknownError(
