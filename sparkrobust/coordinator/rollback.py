@@ -4,7 +4,7 @@ without it, every plan that is pending is carried out, whoever has made it.
 The plan comes from the begin markers; what is done, in which order, and what is written down is
 Hudi's, so that Hudi can finish a rollback that we began and we one of Hudi's.  Each step may be
 done again, by several at once, and late.  A write of ours is undone only once ABORT is decided for
-it: where COMMIT stands, whoever died in between had promised it, and it is finished instead.
+it: where COMMIT stands it is finished instead, unless others have come in between (``overtaken.py``).
 """
 
 from __future__ import annotations
