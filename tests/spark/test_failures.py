@@ -286,8 +286,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Transaction], 
     """Let something happen right after all slots of a write were found done."""
     finalize = Transaction.finalize
 
-    def and_then(self: Transaction, slots: int) -> list[CompletionMarker]:
-        markers = finalize(self, slots)
+    def and_then(self: Transaction, *given: Any) -> list[CompletionMarker]:
+        markers = finalize(self, *given)
         happens(self)
         return markers
 
