@@ -47,12 +47,12 @@ def is_overtaken(table: HudiTable, control: Control, commit: Commit) -> bool:
         gate = control.gate()
         if gate is None:
             return False  # it has ended by now, as who wants to publish it finds
-        again = control.completions(gate.superseded.values()).values()
+        again = control.completions(tuple(gate.superseded.values()))
         plan = Plan(
             folder=control.folder,
             groups=None if gate.terms.replaces_table else commit.groups,
             begun=gate.begun,
-            made_from=made_from(again, gate.superseded),
+            made_from=made_from(again.values(), gate.superseded),
         )
         return bool(conflicts_of(table, with_archived(table, plan)))
     except (ConflictError, CorruptTableError):
