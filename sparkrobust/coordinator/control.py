@@ -341,8 +341,9 @@ class Control:
                 if not self._remove_seen(published):
                     break  # else who sleeps may have put something meanwhile
             if published is None:
-                # The mark of an empty folder, as other tools put them, is no file, and would show it always.
-                storage.delete_tree(folder.path)
+                # It would show the folder always.  What came since is left to the next who looks at it:
+                # a driver that sleeps may have told of an upload.
+                storage.delete_mark(folder.path)
         storage.delete(heartbeat_file(folder.instant))
 
     def _remove_seen(self, published: Collection[str] | None, *, first: bool = False) -> bool:

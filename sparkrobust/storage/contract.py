@@ -246,6 +246,13 @@ class Storage(ABC):
         Where the store can, the folder first goes out of sight in one step.
         """
 
+    def delete_mark(self, folder: str) -> None:
+        """Remove the object by which other tools mark an empty folder, on a store that has no folders.
+
+        No listing of files shows it.  What lies in the folder stays.
+        """
+        checked(folder)  # most stores have none
+
     # -- staging ---------------------------------------------------------------------------------
 
     @abstractmethod

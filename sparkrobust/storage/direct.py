@@ -97,6 +97,9 @@ class DirectStorage(Storage):
     def delete_tree(self, folder: str) -> None:
         self._inner.delete_tree(folder)
 
+    def delete_mark(self, folder: str) -> None:
+        self._inner.delete_mark(folder)
+
     def make_staging(self, folder: str) -> None:
         self._inner.make_staging(folder)
 

@@ -47,6 +47,7 @@ _SCHEMES = ("s3", "s3a")
 _PAGE = 1000
 _DELETE_ROUNDS = 100
 _MOST_IN_A_BATCH = 1000
+_CONFLICT = 409
 """So many objects S3 deletes in one request."""
 _IDS = Ids()
 _SETTLING = Patience(tries=8, first_pause=0.1, longest_pause=3.0)
@@ -226,6 +227,14 @@ class S3Storage(Storage):
         except Refused as refused:
             if not refused.is_missing or refused.code == "NoSuchBucket":
                 raise self._requests.error_of(refused, "delete", path) from None
+
+    def delete_mark(self, folder: str) -> None:
+        try:
+            self._requests.repeated("delete_object", folder, Key=f"{self._key(folder)}/")
+        except Refused as refused:
+            # A gateway to a disk keeps a folder that is not empty.
+            if not refused.is_missing and refused.status != _CONFLICT:
+                raise self._requests.error_of(refused, "delete", folder) from None
 
     def delete_all(self, paths: Iterable[str]) -> None:
         keys = [self._key(path) for path in paths]

@@ -40,7 +40,13 @@ def test_a_small_world_is_gone_through_whole_and_gives_the_same_counts_again() -
 
 
 @pytest.mark.parametrize(
-    "name", ["a write, on a bucket", "begun again, on a disk", "rolled back by Hudi, on a bucket"]
+    "name",
+    [
+        "a write, on a bucket",
+        "its rollback, on a bucket",
+        "begun again, on a disk",
+        "rolled back by Hudi, on a bucket",
+    ],
 )
 def test_nothing_is_wrong_anywhere_in_the_smallest_worlds(name: str) -> None:
     found = explore(QUICK[name].make)
