@@ -19,11 +19,12 @@ HUDI_JAR := .cache/hudi/hudi-spark3.5-bundle_2.12-1.1.1.jar
 
 # Tests of the house rules run once, in `make check`; those of the wheel once too, on the newest Spark.
 WITHOUT_SPARK := $(filter-out tests/spark tests/hdfs tests/zookeeper tests/chaos tests/packaging tests/interop tests/house tests/processes tests/simulation tests/data tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
-# What others do meanwhile, and what is told of a write's end, depends on no Spark: the newest is enough.
-ON_NEWEST_ALONE := tests/spark/test_cleaned_meanwhile.py tests/spark/test_ends_told.py
+# What others do meanwhile, how a write's end is told, and what is refused, depends on no Spark: one is enough.
+ON_NEWEST_ALONE := $(patsubst %,tests/spark/test_%.py,azure cleaned_meanwhile ends_told many_writers)
+ON_SPARK35_ALONE := $(patsubst %,tests/spark/test_%.py,bad_input broken_tables progress)
 ON_SPARK35 := tests/spark $(addprefix --ignore=,$(ON_NEWEST_ALONE)) \
 	tests/packaging/test_archive.py tests/packaging/test_java_by_package.py
-ON_NEWEST := tests/spark tests/packaging
+ON_NEWEST := tests/spark $(addprefix --ignore=,$(ON_SPARK35_ALONE)) tests/packaging
 NEWEST_PYTHON = $(firstword $(PYTHONS))
 OLDEST = $(lastword $(PYTHONS))
 # Servers are the same whichever Python asks them: the oldest one does here, the newest one through Spark.  Nor does

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,9 @@ from sparkrobust.coordinator.create import make_table
 from sparkrobust.errors import RobustWriteError
 from sparkrobust.options import parse
 from sparkrobust.storage.memory import MemoryStorage
+
+# Thousands of drivers would each say what they leave to the next.
+logging.getLogger("sparkrobust").addHandler(logging.NullHandler())
 
 _OPTIONS = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
 _worlds = itertools.count()

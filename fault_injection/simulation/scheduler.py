@@ -359,7 +359,7 @@ class World:
             self._note("network", f"{sender}: {what}", "arrives late", tried(effect))
             self._touched = True
         else:
-            actor = self.choices.among(able)
+            actor = self.choices.among(self._first_of(able))
             sleepy = self.rates.sleepy and self.rates.sleepy in actor.call and actor.awake
             if self.choices.happens(0.5 if sleepy else self.rates.freeze):
                 actor.awake = False
@@ -371,6 +371,12 @@ class World:
             self._step(actor, self._fault(actor))
         if self._touched:
             self.look()
+
+    def _first_of(self, able: list[Actor]) -> list[Actor]:
+        """In peace whoever has a heartbeat to send: no driver is taken for dead for want of a turn."""
+        if self.rates.faults or self.rates.freeze:
+            return able
+        return [actor for actor in able if actor.maker is not None] or able
 
     def _waits(self, actor: Actor) -> bool:
         """Whether somebody has to end before this one makes its call."""

@@ -221,7 +221,7 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
         watching(df.sparkSession, options.progress, what, storage, clock, Hands()),
     ):
         try:
-            done = _decided(done_before, interrupts) if there else None
+            done = _asked(done_before, interrupts) if there else None
             if done is not None:
                 return done
             if options.operation is Operation.DELETE:
@@ -232,7 +232,7 @@ def _save(df: DataFrame, storage: Storage, options: WriteOptions, mode: str) -> 
                 with interrupts.undisturbed():
                     table, made = _make_table(df, storage, options, clock, ids, coordination)
                 # The mode speaks of a table that another writer was faster to make, too.
-                done = None if made else _decided(done_before, interrupts)
+                done = None if made else _asked(done_before, interrupts)
                 if done is not None:
                     return done
             try:
@@ -275,7 +275,7 @@ def _look_at_delete(storage: Storage, mode: str, *, there: bool) -> None:
         )
 
 
-def _decided(done_before: Callable[[], WriteResult | None], interrupts: Interrupts) -> WriteResult | None:
+def _asked(done_before: Callable[[], WriteResult | None], interrupts: Interrupts) -> WriteResult | None:
     """What ``done_before`` says; it may end the write of an earlier run, which is not to be cut."""
     with interrupts.undisturbed():
         done = done_before()

@@ -70,7 +70,7 @@ def test_a_row_is_not_doubled_whose_only_known_file_was_cleaned_while_the_write_
     assert subject.names() == WHOLE and is_whole(subject)
 
 
-@pytest.mark.parametrize("way", ["the driver writes", "Spark joins the keys"])
+@pytest.mark.parametrize("way", ["the driver writes", "the driver leaves the rows to the tasks"])
 def test_a_write_whose_tasks_come_after_the_cleaner_tries_again_as_after_any_conflict(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
