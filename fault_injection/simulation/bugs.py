@@ -273,7 +273,7 @@ def _the_decision_is_removed_first(stack: ExitStack) -> None:
     """Cleaning up begins with the decision, so a rollback that comes late decides anew."""
     real = Control.remove
 
-    def remove(self: Control, published: Any = ()) -> None:
+    def remove(self: Control, published: Any = None) -> None:
         if not self.storage.staging.has_folders:
             self.storage.delete(self.folder.decision)
         real(self, published)
