@@ -20,7 +20,6 @@ TOLD_BY = {
     "commit file linked": "archived-while-asleep",
     "blind sweep": "archived-while-asleep",
     "negative gate": "late-tasks",
-    "the decision is removed first": "sleepers-decide",
     "copied without a turn": "source-left-behind",
     "a turn without a look": "source-left-behind",
     "a turn that leaves the others": "source-left-behind",
